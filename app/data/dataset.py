@@ -109,6 +109,13 @@ class Table:
     digest: str
     values: Mapping[str, np.ndarray] = field(default_factory=dict)
 
+    @property
+    def numbers(self) -> dict[str, np.ndarray]:
+        """The columns (n,) that cells of matrices may name: numeric features, and `values`."""
+        features = enumerate(self.schema.features)
+        numeric = {part.name: self.X[:, j] for j, part in features if part.type == "numeric"}
+        return {**numeric, **self.values}
+
     def as_numbers(self) -> Self:
         """A table whose one label is numbers to regress on: integers that are classes become the numbers they are."""
         if self.classes is None:

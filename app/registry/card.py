@@ -19,6 +19,7 @@ from app.features import Feature, Schema
 
 FORMAT: Final = 2
 _PACKAGES = ("payoff", "numpy", "scikit-learn", "joblib")
+COLUMNS = "columns.npz"  # of the hold-out's rows, read only where a cell of a matrix names one
 NAME = r"[a-z0-9][a-z0-9_-]{0,63}"
 
 Name = Annotated[str, Field(pattern=f"^{NAME}$")]
@@ -131,6 +132,11 @@ class Card(_Part):
     @property
     def key(self) -> tuple[str, int]:
         return self.name, self.version
+
+    @property
+    def loaded_bytes(self) -> int:
+        """The size of the files that are read to answer."""
+        return sum(size for name, size in self.sizes.items() if name != COLUMNS)
 
     @property
     def folder(self) -> str:

@@ -11,6 +11,7 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from importlib import metadata
 from typing import Any
 
@@ -18,7 +19,7 @@ import joblib
 import numpy as np
 
 from app.errors import Conflict, Damaged, NotFound
-from app.registry.card import NAME, Card, read_card
+from app.registry.card import COLUMNS, NAME, Card, read_card
 from app.registry.loaded import Holdout, Loaded
 from app.registry.snapshot import NUMBER, Key, folder_of
 from app.storage import FileCache, Storage
@@ -27,7 +28,7 @@ from payoff.errors import PayoffError
 CARD = "card.json"
 ESTIMATOR = "model.joblib"
 HOLDOUT = "holdout.npz"
-_COLUMN = "column "  # before the name of one, in the hold-out's file
+_COLUMN = "column "  # before the name of one, in the file of columns
 SKLEARN = metadata.version(
     "scikit-learn"
 )  # importing it takes 60 MB and 0.7 s, which linear models do not need
@@ -42,17 +43,17 @@ def pack(estimator: Any, holdout: Holdout | None = None) -> dict[str, bytes]:
     joblib.dump(estimator, artifact)
     files = {ESTIMATOR: artifact.getvalue()}
     if holdout is not None:
-        table = io.BytesIO()
-        arrays: dict[str, Any] = {
-            _COLUMN + name: values for name, values in holdout.columns.items()
-        }
-        arrays |= {
-            "scores": np.asarray(holdout.scores, dtype=np.float64),
-            "y": np.asarray(holdout.y),
-        }
-        np.savez_compressed(table, **arrays)
-        files[HOLDOUT] = table.getvalue()
+        scores = np.asarray(holdout.scores, dtype=np.float64)
+        files[HOLDOUT] = _zipped({"scores": scores, "y": np.asarray(holdout.y)})
+        if columns := holdout.columns():
+            files[COLUMNS] = _zipped({_COLUMN + name: values for name, values in columns.items()})
     return files
+
+
+def _zipped(arrays: Mapping[str, Any]) -> bytes:
+    content = io.BytesIO()
+    np.savez_compressed(content, **arrays)
+    return content.getvalue()
 
 
 class Files:
@@ -137,9 +138,19 @@ class Files:
     def load(self, key: Key, digest: str) -> Loaded:
         """A version in memory: verified before anything is unpickled."""
         card = self.loadable_card(key, digest)
-        files = {name: self.read(card, name) for name in card.sha256}
-        holdout = _unpack_holdout(files[HOLDOUT]) if HOLDOUT in files else None
+        files = {name: self.read(card, name) for name in card.sha256 if name != COLUMNS}
+        holdout = None
+        if HOLDOUT in files:
+            with np.load(io.BytesIO(files[HOLDOUT]), allow_pickle=False) as table:
+                holdout = Holdout(table["scores"], table["y"], partial(self._columns, card))
         return Loaded(card, card.schema_of_features(), _unpickle(card, files[ESTIMATOR]), holdout)
+
+    def _columns(self, card: Card) -> dict[str, np.ndarray]:
+        """Those of the hold-out, by name; raises what `read` raises."""
+        if COLUMNS not in card.sha256:
+            return {}
+        with np.load(io.BytesIO(self.read(card, COLUMNS)), allow_pickle=False) as table:
+            return {name.removeprefix(_COLUMN): table[name] for name in table.files}
 
     def _verified(self, path: str, digest: str, wrong: str) -> bytes:
         """The file with this SHA-256, as it is kept or from the store; Damaged where that one is wrong."""
@@ -171,16 +182,6 @@ def _unpickle(card: Card, artifact: bytes) -> Any:
         raise Damaged(
             f"{card.folder}/{ESTIMATOR} cannot be loaded by this version of the service: {what}"
         ) from error
-
-
-def _unpack_holdout(content: bytes) -> Holdout:
-    with np.load(io.BytesIO(content), allow_pickle=False) as table:
-        columns = {
-            name.removeprefix(_COLUMN): table[name]
-            for name in table.files
-            if name.startswith(_COLUMN)
-        }
-        return Holdout(table["scores"], table["y"], columns)
 
 
 def _parse(key: Key, content: bytes) -> Card:

@@ -416,7 +416,7 @@ def _insert_version(connection: Connection, card: Card, content: bytes) -> None:
             name=card.name,
             version=card.version,
             sha256=hashlib.sha256(content).hexdigest(),
-            bytes=sum(card.sizes.values()),
+            bytes=card.loaded_bytes,
             job=card.job,
             kind=card.learner.kind,
             metrics=json.dumps(scalars),

@@ -22,12 +22,13 @@ class Holdout:
 
     `scores` is float64 (n, K), columns in the order of the card's classes. `y` holds codes: positions in those
     classes, (n,); for several labels 0 or 1 each, (n, K). For regression `scores` (n, 1) are the predicted numbers, and
-    `y` (n,) the true ones. `columns` (n,) are those that cells of benefit matrices may name.
+    `y` (n,) the true ones. `columns` reads those (n,) that cells of benefit matrices may name: they are as large as
+    the table, and few requests need them.
     """
 
     scores: np.ndarray
     y: np.ndarray
-    columns: Mapping[str, np.ndarray] = field(default_factory=dict)
+    columns: Callable[[], Mapping[str, np.ndarray]] = dict
 
 
 @dataclass(frozen=True, eq=False)

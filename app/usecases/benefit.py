@@ -1,7 +1,7 @@
 """What a benefit matrix would have earned on the rows a version did not see in training."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -186,7 +186,7 @@ class Evidence:
     priors: np.ndarray
     evaluation: Source
     ordered: Callable[[], HoldoutScores]
-    columns: Columns = field(default_factory=dict)
+    columns: Callable[[], Columns] = dict
 
 
 def evidence_of(model: Loaded) -> Evidence:
@@ -210,7 +210,8 @@ def evidence_given(sent: GivenBenefitRequest, P: np.ndarray) -> Evidence:
         raise Invalid.at("/labels", "at least one row is required")
     shares = np.bincount(y, minlength=len(classes)) / len(y)
     columns = columns_beside(sent.columns or {}, len(y), sent.case_columns, ())
-    return Evidence(classes, P, y, shares, "request", lambda: HoldoutScores(P[:, 1], y), columns)
+    ordered = partial(HoldoutScores, P[:, 1], y)
+    return Evidence(classes, P, y, shares, "request", ordered, lambda: columns)
 
 
 def report(
@@ -226,7 +227,7 @@ def report(
     """
     B, actions, like_costs, cases = needed_matrix(sent, rows.classes)
     if cases is not None:
-        values = cases.values(NO_FEATURES, np.empty((len(rows.y), 0)), rows.columns)
+        values = cases.values(NO_FEATURES, np.empty((len(rows.y), 0)), rows.columns())
         ours = rows.evaluation == "request"  # of a hold-out, callers are not told what a row has
         B = np.ascontiguousarray(
             cases.at(values, (lambda i, name: pointer("columns", name, i)) if ours else None)

@@ -188,7 +188,7 @@ def run(ports: Ports, job: Job) -> None:
         spec = spec.model_copy(update={"dataset": job.dataset or spec.dataset})
         table = ports.datasets.table(spec.dataset)
         table = table if spec.unit_costs is None else table.as_numbers()
-        own, _ = own_matrices(spec.case_benefits, table.schema, table.X, table.values) or (None, {})
+        own = own_matrices(spec.case_benefits, len(table.y), table.numbers)
         if own is not None:
             spec = spec.model_copy(update={"benefits": own.mean(axis=0).tolist()})
     groups = table.y if table.classes else np.zeros(len(table.y), dtype=np.intp)

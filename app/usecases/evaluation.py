@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from app.data.dataset import Table
-from app.features import NO_FEATURES
 from app.jobs.job import Job
 from app.registry.card import Card, DataCard, EvaluationCard, FeatureCard, LearnerCard
 from app.registry.loaded import Holdout
@@ -18,7 +17,6 @@ from app.usecases.specs import TrainSpec
 from payoff import progress
 from payoff.acquisition.prices import Prices
 from payoff.decisions.benefit import Prepared
-from payoff.decisions.case_benefits import NO_COLUMNS, Columns
 from payoff.decisions.folds import UNJUDGED, shuffled_groups, stratified_folds
 from payoff.decisions.metrics import holdout_metrics, multilabel_metrics, regression_metrics
 from payoff.learners.catalogue import ACQUIRES
@@ -113,7 +111,6 @@ def cross_validated(
     split: Split,
     folds: int,
     fitted: Callable[[np.ndarray], Any],
-    columns: Columns = NO_COLUMNS,
 ) -> Holdout:
     """Each row's probabilities by a model that did not see it; `fitted` returns a model of rows.
 
@@ -130,15 +127,20 @@ def cross_validated(
             if rows.size:
                 scores[rows] = fitted(np.flatnonzero(fold != part)).posterior(table.X[rows])
     judged = fold != UNJUDGED
+    return held_out_rows(scores[judged], table, np.flatnonzero(judged))
+
+
+def held_out_rows(scores: np.ndarray, table: Table, rows: np.ndarray) -> Holdout:
+    """The scores (n, K) of `rows` (n,) with their labels, and with their numbers where they have exclusive classes."""
+    exclusive = table.classes is not None and table.y.ndim == 1
+    numbers = table.numbers if exclusive else {}
     return Holdout(
-        scores[judged], table.y[judged], {name: values[judged] for name, values in columns.items()}
+        scores, table.y[rows], lambda: {name: values[rows] for name, values in numbers.items()}
     )
 
 
-def held_out(
-    estimator: Any, table: Table, rows: np.ndarray, columns: Columns = NO_COLUMNS
-) -> Holdout | None:
-    """A fitted estimator's predictions for the held-out `rows`, if there are any, with `columns` (n,) of all rows.
+def held_out(estimator: Any, table: Table, rows: np.ndarray) -> Holdout | None:
+    """A fitted estimator's predictions for the held-out `rows`, if there are any.
 
     A table without classes has numbers for labels, which the estimator predicts.
     """
@@ -146,7 +148,7 @@ def held_out(
         return None
     X = table.X[rows]
     scores = estimator.posterior(X) if table.classes else estimator.values(X)[:, None]
-    return Holdout(scores, table.y[rows], {name: values[rows] for name, values in columns.items()})
+    return held_out_rows(scores, table, rows)
 
 
 def metrics_of(
@@ -258,8 +260,7 @@ def _metrics(holdout: Holdout, table: Table, spec: TrainSpec) -> dict[str, Any]:
         return regression_metrics(holdout.scores[:, 0], holdout.y)
     if holdout.y.ndim == 2:
         return multilabel_metrics(holdout.scores, holdout.y, table.classes)
-    none = np.empty((len(holdout.y), 0))
-    own = own_matrices(spec.case_benefits, NO_FEATURES, none, holdout.columns)
+    own = own_matrices(spec.case_benefits, len(holdout.y), holdout.columns())
     return holdout_metrics(
-        holdout.scores, holdout.y, table.classes, spec.benefit_matrix if own is None else own[0]
+        holdout.scores, holdout.y, table.classes, spec.benefit_matrix if own is None else own
     )

@@ -18,7 +18,7 @@ from app.registry.card import Card, EvaluationCard
 from app.registry.loaded import Holdout
 from app.usecases import jobs
 from app.usecases.datasets import find_named
-from app.usecases.evaluation import Split, card_to_publish, metrics_of
+from app.usecases.evaluation import Split, card_to_publish, held_out_rows, metrics_of
 from app.usecases.feature_costs import FeatureCosts
 from app.usecases.fields import Names, Text
 from app.usecases.matrices import MatrixFields, read_matrix, refuse_actions
@@ -196,7 +196,7 @@ def _evaluated(
         with progress.part(0.5, 0.6, "calibrating"):
             P = model.calibrate(method, P, table.y, spec.seed)
         evaluation = EvaluationCard(method="cross-validation", folds=FOLDS, rows=len(rows))
-    holdout, split = Holdout(P, table.y), Split(rows, rows)
+    holdout, split = held_out_rows(P, table, rows), Split(rows, rows)
     made = {"format": spec.format, "calibration": method}
     spec = spec.model_copy(update={"learner": LearnerSpec(kind=spec.learner.kind, parameters=made)})
     with progress.part(0.6, 1.0, "computing metrics"):

@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 
 from app.access.caller import Caller
 from app.errors import Conflict, NotFound
-from app.features import NUMBERS, Schema
+from app.features import NO_FEATURES, NUMBERS
 from app.registry.loaded import Loaded
 from app.registry.saved_matrices import Saved, unsaved
 from app.usecases.fields import COSTS, CaseCell, Matrix, NamedMatrix, Names, WireModel
@@ -238,17 +238,17 @@ def _lifted(value: Any, words: Sequence[Sequence[str]] | None) -> tuple[Any, lis
 
 
 def own_matrices(
-    cells: Sequence[Sequence[Any]] | None, schema: Schema, X: np.ndarray, others: Columns
-) -> tuple[np.ndarray, Columns] | None:
-    """The benefits (n, K, A) of rows X (n, m) with `others`, of a matrix with `cells` by position, and the columns that
-    these name; None without cells. Invalid where a value is missing or a benefit too large, TooLarge for too many.
+    cells: Sequence[Sequence[Any]] | None, n: int, columns: Columns
+) -> np.ndarray | None:
+    """The benefits (n, K, A) of n rows with `columns` (n,), of a matrix with `cells` by position; None without cells.
+
+    Invalid where a value is missing or a benefit too large, TooLarge for too many.
     """
     stakes = cells and read_matrix(MatrixFields.model_construct(benefits=cells), range(len(cells)))
     if not stakes or (cases := stakes.cases) is None:
         return None
-    values = cases.values(schema, X, others)
-    B = np.ascontiguousarray(cases.at(values, lambda i, name: pointer("data", i, name)))
-    return B, dict(zip(cases.columns, values.T, strict=True))
+    values = cases.values(NO_FEATURES, np.empty((n, 0)), columns)
+    return np.ascontiguousarray(cases.at(values, lambda i, name: pointer("data", i, name)))
 
 
 def _order(B: np.ndarray) -> list[int]:

@@ -378,11 +378,7 @@ def trained(ports: Ports, job: Job) -> tuple[Card, Any, Holdout | None, list[str
     with progress.part(0.0, 0.05, "reading data"):
         table = _table(ports, job, spec)
         rows = split_rows(table.y, spec.holdout, spec.seed)
-        own, columns = own_matrices(spec.case_benefits, table.schema, table.X, table.values) or (
-            None,
-            {},
-        )
-        columns = {**table.values, **columns}
+        own = own_matrices(spec.case_benefits, len(table.y), table.numbers)
         if own is not None:
             spec = spec.model_copy(update={"benefits": own.mean(axis=0).tolist()})
     refit, folds = spec.refit and rows.holdout.size > 0, number_of_folds(spec, table, rows)
@@ -390,12 +386,12 @@ def trained(ports: Ports, job: Job) -> tuple[Card, Any, Holdout | None, list[str
     clock = _Clock()
     with progress.part(0.05, 0.2 if folds else evaluation, "fitting"), clock.running():
         estimator = _fitted(spec, table, own, rows.train)
-    holdout = held_out(estimator, table, rows.holdout, columns)
+    holdout = held_out(estimator, table, rows.holdout)
     if folds and holdout is not None:
         with progress.part(0.2, evaluation, "cross-validation"), clock.running():
             order = of_a_fold(spec, folds)
             fitted = partial(_fitted, order, table, own)
-            holdout = cross_validated(holdout, spec, table, rows, folds, fitted, columns)
+            holdout = cross_validated(holdout, spec, table, rows, folds, fitted)
     with progress.part(evaluation, evaluation + 0.05, "evaluating"):
         metrics = (
             {} if holdout is None else metrics_of(estimator, holdout, spec, table, rows.holdout)

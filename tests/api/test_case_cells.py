@@ -377,6 +377,20 @@ def test_training_and_reports_count_each_case_by_its_own_matrix(service):
     ]
 
 
+def test_a_report_on_the_hold_out_takes_numeric_features_that_no_matrix_named(service):
+    """It is that of the same model which was trained with the matrix."""
+    order = {"learner": {"kind": "logistic"}, "data": two_class_rows(), "actions": ACTIONS}
+    age = MATRIX | {"healthy": {"wait": 0, "treat": {"column": "age", "times": -0.01}}}
+    cells = {"benefits": age, "actions": ACTIONS}
+    reports = []
+    for model, benefits in (("age-named", {"benefits": age}), ("age-unnamed", {"actions": None})):
+        trained(service, order | {"model": model} | benefits)
+        report = service.post(f"/models/{model}/benefit", json=cells)
+        assert report.status_code == 200, report.text
+        reports.append({name: value for name, value in report.json().items() if name != "model"})
+    assert reports[0] == reports[1]
+
+
 def test_a_value_is_kept_beside_the_features(service):
     """Of a file with amounts in text: in the data set, on the hold-out, and in instances, where it is no feature."""
     rng = np.random.default_rng(1)

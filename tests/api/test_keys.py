@@ -149,6 +149,18 @@ def test_patterns_hold_wherever_a_model_is_named(hearts, models):
             assert other.json() == refused.json(), "what is there must not be told from what is not"
 
 
+def test_cells_on_rows_of_a_data_set_need_train(predictor, trainer, models):
+    """Many reports on the hold-out by such cells tell values of its rows; one by numbers tells none."""
+    by_age = {"healthy": {"wait": 0, "treat": {"column": "age"}}, "ill": {"wait": -10, "treat": 5}}
+    trainer.put("/models/lung/matrices/by-age", json={"benefits": by_age}).raise_for_status()
+    for benefits, status in ((by_age, 403), ("by-age", 403), ([[0, -1], [-10, 5]], 200)):
+        answer = predictor.post("/models/lung/benefit", json={"benefits": benefits})
+        assert answer.status_code == status, answer.text
+        assert status == 200 or "'train'" in answer.json()["detail"]
+        allowed = trainer.post("/models/lung/benefit", json={"benefits": benefits})
+        assert allowed.status_code == 200, allowed.text
+
+
 def test_others_models_and_jobs_are_not_there(hearts, trainer, models):
     names = [model["name"] for model in hearts.get("/models").json()["models"]]
     assert names == ["heart-a"]

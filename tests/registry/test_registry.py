@@ -58,6 +58,28 @@ def test_the_card_says_how_big_the_files_are_and_what_is_in_them(registry, model
     assert registry.index.card("triage", 1) == card
 
 
+def test_columns_of_the_hold_out_are_read_once_they_are_needed(registry, models, database):
+    """They are as large as the table: no start reads them, and the room for models does not count them."""
+    columns = {"file": np.array([1.5, np.nan]), "age": np.array([3.0, 4.0])}
+    card = registry.stage(
+        make_card(), make_estimator(), Holdout(HOLDOUT.scores, HOLDOUT.y, columns.copy)
+    )
+    with database.writing() as connection:
+        registry.index.add(connection, card)
+    path = models / "triage" / "1" / "columns.npz"
+    content = path.read_bytes()
+    path.unlink()
+    holdout = registry.load("triage").holdout
+    assert registry.cache.size == sum(card.sizes.values()) - len(content)
+    with pytest.raises(Damaged, match="columns"):
+        holdout.columns()
+    path.write_bytes(content)
+    found = holdout.columns()
+    assert list(found) == list(columns)
+    for name, values in columns.items():
+        np.testing.assert_array_equal(found[name], values)
+
+
 def test_before_it_was_read_nothing_is_said_about_what_exists(database, models):
     migrate(database)
     registry = open_registry(str(models), database)

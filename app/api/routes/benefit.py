@@ -4,11 +4,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Path, Request, Response
 
+from app.access.caller import Scope
 from app.api.charts import SVG_CONTENT, benefit_chart, svg, wants_svg
 from app.api.codecs.media_types import JSON
 from app.api.errors import problems
 from app.api.gate import PREDICT_OR_TRAIN, charge_of, needs
-from app.api.routing import StrictRoute, limiters, loaded_by_path, ports_of, with_matrix
+from app.api.routing import StrictRoute, caller_of, limiters, loaded_by_path, ports_of, with_matrix
 from app.registry.loaded import Loaded
 from app.usecases import benefit as usecase
 from app.usecases.benefit import BenefitReport, BenefitRequest, GivenBenefitRequest
@@ -81,6 +82,8 @@ async def benefit(
 def _answer(request: Request, model: Loaded, body: BenefitRequest) -> Response:
     rows = usecase.evidence_of(model)
     body = with_saved(ports_of(request), body, model.name, model.classes)
+    if body.case_columns:  # many such reports together tell what is in the columns
+        caller_of(request).need(frozenset({Scope.TRAIN}))
     return with_matrix(_report(request, rows, body, model), body)
 
 
