@@ -46,6 +46,6 @@ WORKDIR /srv
 VOLUME ["/srv/payoff", "/srv/models"]
 EXPOSE 8000
 HEALTHCHECK --interval=5s --timeout=3s --start-period=60s \
-  CMD ["python3", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8000/health/ready', timeout=2)"]
+  CMD ["python3", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8000/health/live', timeout=2)"]
 ENTRYPOINT ["entrypoint.sh"]
 CMD ["payoff", "serve", "--host", "0.0.0.0", "--port", "8000"]

@@ -35,6 +35,18 @@ await_healthy() { # of one service, by default all; what has no check must have 
     fail "$(of "$container" Name) is $state after three minutes"
   done
 }
+await_ready() { # each container of this service is healthy, and ready to take the load of another
+  local container
+  await_healthy "$1"
+  for container in $(containers "$1"); do
+    for _ in $(seq 360); do
+      docker exec "$container" python3 -c "import urllib.request as r; r.urlopen('http://127.0.0.1:8000/health/ready', timeout=2)" \
+        >/dev/null 2>&1 && continue 2
+      sleep 0.5
+    done
+    fail "$(of "$container" Name) is not ready after three minutes"
+  done
+}
 train() {
   local job id
   job=$(ask /train -d '{"model": "proof", "learner": {"kind": "logistic"}, "holdout": 0, "data":
@@ -99,7 +111,7 @@ single() {
   job=$(train); before=$(decide); say "trained and decided: $before"
   [ -e "$W/models/proof/1" ] || fail "the model is not in the folder: $(ls -R "$W/models")"
   asked=$(show payoff http://127.0.0.1:8000); say "the tour asked $asked times"
-  compose restart >/dev/null 2>&1; await_healthy
+  compose restart >/dev/null 2>&1; await_ready payoff
   [ "$(decide)" = "$before" ] || fail "decides otherwise after a restart"
   [[ $(ask "/train/$job") == *'"status":"succeeded"'* ]] || fail "the job is forgotten after a restart"
   say "restarted: the model and the job are still there; $(docker stats --no-stream --format '{{.MemUsage}}' "$(containers payoff)") of memory"
@@ -187,15 +199,15 @@ whole() {
   victim=$(containers service | head -n 1)
   docker kill "$victim" >/dev/null
   sleep 5
-  docker start "$victim" >/dev/null; await_healthy service
-  for victim in $(containers service); do docker restart "$victim" >/dev/null; await_healthy service; done
+  docker start "$victim" >/dev/null; await_ready service
+  for victim in $(containers service); do docker restart "$victim" >/dev/null; await_ready service; done
   sleep 3; rm "$W/hammer"; wait $!
   read -r count failed <"$W/hammered"
   say "while a replica was killed, started again, and each restarted in turn: $count predictions in $((SECONDS - began)) s, $failed failed"
   [ "$failed" = 0 ] || { tail -n 5 "$W/failures"; fail "predictions fail while a replica is away"; }
 
   # shellcheck disable=SC2086
-  compose up -d --no-build --scale service=3 --scale worker=3 $services >/dev/null 2>&1; await_healthy
+  compose up -d --no-build --scale service=3 --scale worker=3 $services >/dev/null 2>&1; await_healthy; await_ready service
   for _ in $(seq 50); do decide >/dev/null; done
   [ "$(replicas_seen)" = 3 ] || fail "$(replicas_seen) of three replicas answer"
   victim=$(containers worker | head -n 1)

@@ -17,6 +17,7 @@ import yaml
 from app.settings import Settings
 from tests.conftest import serving
 from tests.servers.fixtures import absent
+from tests.servers.s3 import access
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -204,3 +205,83 @@ def test_prometheus_understands_its_files():
         )
 
         assert found.returncode == 0, found.stdout + found.stderr
+
+
+def test_health_checks_ask_whether_the_process_lives():
+    """An outage of the database makes replicas unready; whoever replaced them would end predictions."""
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    checks = [json.dumps(SERVICES[name]["healthcheck"]) for name in ("service", "payoff")]
+
+    for check in (dockerfile, *checks):
+        assert "/health/live" in check
+        assert "/health/ready" not in check
+
+
+def megabytes(limit: str) -> int:
+    amount, unit = re.fullmatch(r"(?:\$\{\w+:-)?(\d+)([mg])\}?", limit).groups()
+    return int(amount) * {"m": 1, "g": 1024}[unit]
+
+
+def test_the_page_has_the_limits_of_all_containers_and_their_sum():
+    page = (ROOT / "docs" / "how-to" / "containers.md").read_text()
+    rows = re.findall(r"^\| `([\w-]+)` \| (\d) \| ([\d,]+) MB \| ([\d.]+) \|", page, re.MULTILINE)
+    documented = {name: tuple(row) for name, *row in rows}
+    lasting = {name: service for name, service in WHOLE["services"].items() if name not in ONCE}
+    limits = {
+        name: (service.get("scale", 1), megabytes(service["mem_limit"]), service["cpus"])
+        for name, service in lasting.items()
+    }
+    memory = sum(number * size for number, size, _ in limits.values())
+    cores = sum(number * share for number, _, share in limits.values())
+
+    assert documented == {
+        name: (str(number), f"{size:,}", f"{share:g}")
+        for name, (number, size, share) in limits.items()
+    }
+    assert f"**{memory / 1024:g} GB** of memory and **{cores:g} cores**" in page
+
+
+def test_the_bucket_is_copied_into_a_folder_and_back(object_store, monkeypatch, tmp_path):
+    """By the script as it is; in place of the container its program runs here."""
+    for name, value in access(object_store.endpoint).items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "docker").write_text(
+        f'#!/bin/sh\nwhile [ "$1" != python3 ]; do shift; done\n'
+        f'exec {sys.executable} - "$3" "{tmp_path}/copy"\n'
+    )
+    (tmp_path / "docker").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    client = object_store.client()
+    client.create_bucket(Bucket="payoff")
+    objects = {"models/triage/1/card.json": b"{}", "decisions/2026-11-28/day": b"rows"}
+    for key, body in objects.items():
+        client.put_object(Bucket="payoff", Key=key, Body=body)
+
+    def copied(way: str) -> str:
+        command = [DEPLOY / "copy-bucket.sh", way, tmp_path / "copy"]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    assert "2 objects, of which 2" in copied("out")
+    assert "2 objects, of which 0" in copied("out")
+    client.delete_object(Bucket="payoff", Key="models/triage/1/card.json")
+    assert "2 objects, of which 1" in copied("back")
+    for key, body in objects.items():
+        assert (tmp_path / "copy" / key).read_bytes() == body
+        assert client.get_object(Bucket="payoff", Key=key)["Body"].read() == body
+
+
+def test_actions_of_the_workflow_are_pinned_by_digest():
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+    actions = re.findall(r"uses: (.*)", workflow)
+
+    assert actions
+    assert all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40}  # v[\d.]+", action) for action in actions)
+
+
+def test_programs_of_npm_are_pinned_by_digest():
+    lock = json.loads((ROOT / "tools" / "node" / "package-lock.json").read_text())
+    packages = {name: package for name, package in lock["packages"].items() if name}
+
+    assert "npm ci" in (ROOT / ".ci" / "run").read_text()
+    assert packages
+    assert all(package["integrity"].startswith("sha512-") for package in packages.values())
