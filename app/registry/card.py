@@ -50,6 +50,9 @@ class FeatureCard(_Part):
         default=None, description="the least value of a numeric one in training"
     )
     high: FiniteFloat | None = Field(default=None, description="the greatest")
+    missing: int | None = Field(
+        default=None, ge=0, description="rows in training that have no value of it"
+    )
 
 
 class EvaluationCard(_Part):

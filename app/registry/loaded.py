@@ -89,24 +89,32 @@ class Loaded:
         return priors
 
     @cached_property
-    def bounds(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Beyond which values (m,) each feature is far from what it was in training: the range, widened by its own
-        width on both sides. Infinite where nothing is known, None where that is so of every feature.
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Beyond which values (m,) each feature is far from what it was in training: infinite where nothing is known.
+
+        The range is widened by its own width on both sides. The lower bound of positive numbers is as many times below
+        the range as its ends differ, which is nearer: a number in the wrong unit is a thousand times too small.
         """
-        ranges = [(part.low, part.high) for part in self.card.features]
-        widened = [
-            (-np.inf, np.inf)
-            if low is None or high is None
-            else (low - (high - low), high + (high - low))
-            for low, high in ranges
-        ]
-        bounds = np.array(widened, dtype=np.float64).T
-        return (bounds[0], bounds[1]) if np.isfinite(bounds).any() else None
+        bounds = np.array([_far_bounds(part.low, part.high) for part in self.card.features])
+        return bounds[:, 0], bounds[:, 1]
+
+    @cached_property
+    def complete(self) -> np.ndarray:
+        """The features (m,) of which no row in training lacked a value."""
+        return np.array([part.missing == 0 for part in self.card.features])
 
     @cached_property
     def named(self) -> dict[str, Any]:
         """What answers carry as `model`."""
         return {"name": self.card.name, "version": self.card.version}
+
+
+def _far_bounds(low: float | None, high: float | None) -> tuple[float, float]:
+    """Beyond which numbers a value is far from a range."""
+    if low is None or high is None:
+        return -np.inf, np.inf
+    width = high - low
+    return low * (low / high) if low > 0 else low - width, high + width
 
 
 @dataclass

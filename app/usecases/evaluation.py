@@ -234,13 +234,14 @@ def card_to_publish(
 
 
 def feature_cards(table: Table, rows: np.ndarray) -> list[FeatureCard]:
-    """The features as a card has them, numeric ones with the least and the greatest value among these rows."""
+    """The features as a card has them, with the range of numbers and the missing values among these rows."""
     cards = []
     for j, feature in enumerate(table.schema.features):
         column = table.X[rows, j]
         known = column[np.isfinite(column)] if feature.type == "numeric" else column[:0]
         low, high = (float(known.min()), float(known.max())) if known.size else (None, None)
-        cards.append(FeatureCard(**vars(feature), low=low, high=high))
+        missing = int(np.isnan(column).sum())
+        cards.append(FeatureCard(**vars(feature), low=low, high=high, missing=missing))
     return cards
 
 

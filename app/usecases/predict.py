@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from operator import gt, lt
 from threading import Lock
@@ -16,8 +16,10 @@ from pydantic import BaseModel, Field, RootModel, WithJsonSchema
 
 from app.access.caller import Caller
 from app.features import NO_FEATURES, Schema
+from app.forms import shown
 from app.outcomes.decision import Batch
 from app.registry.loaded import Loaded
+from app.text import some_of
 from app.usecases.decide import Answer, Rule, RuleFields, check_fields, decide_by
 from app.usecases.explain import Explanation, contributions
 from app.usecases.fields import (
@@ -44,7 +46,7 @@ from app.usecases.record import (
 )
 from payoff.decisions.benefit import Prepared
 from payoff.decisions.case_benefits import NO_COLUMNS, Columns, by_case
-from payoff.errors import Flaw, Invalid, TooLarge, pointer, positions, reject
+from payoff.errors import Flaw, Invalid, TooLarge, counted, pointer, positions, reject
 
 _FEW_NUMBERS = 100
 LARGEST_ANSWER = 5_000_000  # numbers; some 90 MB of JSON, or 40 MB as an array
@@ -57,6 +59,7 @@ _FEW_ROWS = 16  # with more an array is faster
 _HUGE = 1e100  # bounds below it keep sums and products far from overflow
 _KEPT = 2  # values in memory for each feature of an instance that is explained or recorded
 _RECORDED = 12  # and for each recorded decision
+_MAX_NAMED = 5  # features that a warning names: a header has to hold the warnings
 
 
 class PredictFields(RuleFields, RecordField):
@@ -201,17 +204,15 @@ def predict(
     if model is not None and not model.regression:
         answer = decide(model, asked, rows, key)
     elif model is not None and asked.bands is None:
-        answer = quantities(model, asked, rows.X, rows.warnings)
+        answer = quantities(model, asked, rows.X, [*model.card.warnings, *rows.warnings])
     else:
         check_fields(asked, model)
-        classes, P = (
-            (asked.classes or (), rows.X)
-            if model is None
-            else banded(model, asked.bands or [], rows.X)
-        )
-        answer = decide_given(
-            classes, P, asked, rows, NO_FEATURES if model is None else model.schema
-        )
+        if model is None:
+            answer = decide_given(asked.classes or (), rows.X, asked, rows)
+        else:
+            names, P = banded(model, asked.bands or [], rows.X)
+            told = rows._replace(warnings=[*model.card.warnings, *rows.warnings])
+            answer = decide_given(names, P, asked, told, model.schema)
     if asked.record is None:
         if asked.explore is not None:
             raise Invalid.at(
@@ -376,7 +377,7 @@ class Usual:
         self._lock = Lock()
         self._bounds: tuple[list[float], list[float]] | None = None
         numbers = not model.schema.categorical and bool(model.classes) and model.inline
-        if numbers and model.bounds is not None and np.abs(model.bounds).max() < _HUGE:
+        if numbers and np.abs(model.bounds).max() < _HUGE:
             self._bounds = (model.bounds[0].tolist(), model.bounds[1].tolist())
             self._pack = struct.Struct(
                 f"{len(model.schema.names)}d"
@@ -427,22 +428,47 @@ class Usual:
 
 
 def strange_values(model: Loaded, X: np.ndarray) -> list[str]:
-    """A warning for each feature of rows X (n, m) with values far outside of those in training.
+    """Warnings about rows X (n, m) with values unlike those in training: missing, or far outside of their range.
 
-    Far is farther from their range than that is wide: new cases often fall a little outside, but a height in metres
-    where training had centimetres falls far. Nothing for models that were published without ranges. O(n m).
+    New cases often fall a little outside; `Loaded.bounds` say what is far. O(n m).
     """
-    if model.bounds is None:
-        return []
     least, greatest = model.bounds
-    far = (least > X) | (greatest < X)
-    counts = np.count_nonzero(far, axis=0)
-    found = []
-    for j in np.flatnonzero(counts):
-        card = model.card.features[j]
-        where = positions(np.flatnonzero(far[:, j]), counts[j])
-        found.append(
-            f"{counts[j]} of {len(X)} instances {where} have {card.name!r} far outside of its range in training,"
-            f" {card.low:g} to {card.high:g}"
+    gaps, far = np.isnan(X), (least > X) | (greatest < X)
+    warnings = list(_about_missing(model, gaps)) if gaps.any() else []
+    return [*warnings, *_about_far(model, far)] if far.any() else warnings
+
+
+def _about_missing(model: Loaded, gaps: np.ndarray) -> Iterator[str]:
+    """Warnings about instances without any value, and without one that no row in training lacked; gaps are (n, m)."""
+    empty = gaps.all(axis=1)
+    if empty.any():
+        yield f"{_instances(empty)} have no value at all: nothing tells them from other cases"
+    unlearned = gaps & model.complete
+    features = [repr(model.schema.names[j]) for j in np.flatnonzero(unlearned.any(axis=0))]
+    if features:
+        lacking = f"{_instances(unlearned.any(axis=1))} have no known value of"
+        yield (
+            f"{lacking} {some_of(features, _MAX_NAMED)}, which no row in training lacked: the model"
+            " could not learn what to expect without it"
         )
-    return found
+
+
+def _about_far(model: Loaded, far: np.ndarray) -> Iterator[str]:
+    """Warnings about the first features of which values are far (n, m) outside of their range in training."""
+    features = np.flatnonzero(far.any(axis=0))
+    for j in features[:_MAX_NAMED]:
+        card = model.card.features[j]
+        low, high = (shown(end, card.form) for end in (card.low, card.high) if end is not None)
+        yield (
+            f"{_instances(far[:, j])} have {card.name!r} far outside of its range in training,"
+            f" {low} to {high}"
+        )
+    if len(features) > _MAX_NAMED:
+        others = counted(len(features) - _MAX_NAMED, "more feature")
+        yield f"{others} have values far outside of their ranges in training"
+
+
+def _instances(marked: np.ndarray) -> str:
+    """How many instances are marked (n,), and the first of their positions."""
+    count = int(np.count_nonzero(marked))
+    return f"{count} of {len(marked)} instances {positions(np.flatnonzero(marked), count)}"

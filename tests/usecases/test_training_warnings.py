@@ -155,24 +155,101 @@ def model_of(*features: FeatureCard) -> Loaded:
 
 
 AGE = FeatureCard(
-    name="age", type="numeric", low=29, high=77
-)  # 48 wide: far is below -19 and above 125
-SEX = FeatureCard(name="sex", type="categorical", categories=["f", "m"])
+    name="age", type="numeric", low=29, high=77, missing=0
+)  # far: below 10.92, above 125
+SEX = FeatureCard(name="sex", type="categorical", categories=["f", "m"], missing=3)
 FLAT = FeatureCard(name="flat", type="numeric", low=1, high=1)
+INCOME = FeatureCard(name="income", type="numeric", low=9157, high=193_097)
+CHANGE = FeatureCard(name="change", type="numeric", low=-1, high=3)
+DAY = FeatureCard(name="day", type="numeric", low=19_000, high=19_365, form="date:%Y-%m-%d")
 
 
 @pytest.mark.parametrize(
     ("feature", "values", "far"),
-    [(AGE, [-19, 125], []), (AGE, [-19.1], [0]), (AGE, [125.1, 30, 1e9], [0, 2]), (AGE, [np.nan], []),
-     (AGE, [np.inf], [0]), (FLAT, [1.0, 1.5, 2.0], [1, 2])],
-)  # fmt: skip
+    [
+        (AGE, [10.93, 125], []),
+        (AGE, [-19.1, 10.9], [0, 1]),
+        (AGE, [125.1, 30, 1e9], [0, 2]),
+        (AGE, [np.inf], [0]),
+        (FLAT, [1.0, 1.5, 2.0], [1, 2]),
+        (INCOME, [28, 500, 376_000], [0]),
+        (INCOME, [0, -1], [0, 1]),
+        (CHANGE, [-5, 7, 0], []),
+        (CHANGE, [-5.1], [0]),
+    ],
+)
 def test_far_is_farther_from_the_range_than_it_is_wide(feature, values, far):
-    """Of what was constant in training, whatever differs."""
-    warnings = strange_values(model_of(feature, SEX), np.array([[value, 7.0] for value in values]))
+    """Of what was constant in training, whatever differs; of positive numbers also as a ratio."""
+    rows = np.array([[value, 7.0] for value in values])
+
+    warnings = strange_values(model_of(feature, SEX), rows)
 
     assert len(warnings) == bool(far)
     told = f"{len(far)} of {len(values)} instances {positions(far, len(far))} have {feature.name!r}"
     assert not far or warnings[0].startswith(told)
+
+
+def test_of_many_features_with_far_values_some_are_named():
+    """The header of an answer as an array has to hold the warnings."""
+    features = [CHANGE.model_copy(update={"name": f"change {j}"}) for j in range(7)]
+
+    *named, others = strange_values(model_of(*features), np.full((2, 7), 100.0))
+
+    assert [f"'change {j}'" in sentence for j, sentence in enumerate(named)] == [True] * 5
+    assert others.startswith("2 more features")
+
+
+GAP = np.nan
+UNLEARNED = "(positions 0, 2) have no known value of 'age', which no row in training lacked"
+EMPTY = "instances (position 1) have no value at all"
+
+
+@pytest.mark.parametrize(
+    ("features", "rows", "expected"),
+    [
+        ([AGE, SEX], [[40, GAP]], []),  # as some rows in training
+        ([AGE, SEX], [[GAP, 1], [40, 1], [GAP, 0]], [UNLEARNED]),
+        ([SEX, INCOME], [[0, 10_000], [GAP, GAP]], [EMPTY]),
+        ([INCOME], [[GAP]], ["have no value at all"]),  # of which the card does not say more
+        ([AGE], [[30], [GAP]], [EMPTY, "no known value of 'age'"]),
+        ([AGE, SEX], [], []),
+    ],
+)
+def test_what_is_missing_that_no_row_in_training_lacked_is_named(features, rows, expected):
+    X = np.array(rows, dtype=float).reshape(len(rows), len(features))
+
+    warnings = strange_values(model_of(*features), X)
+
+    assert [part in told for part, told in zip(expected, warnings, strict=True)] == [True] * len(
+        warnings
+    )
+
+
+def test_a_missing_value_is_named_in_the_answers_of_all_formats(service):
+    """Of a single row and of a batch; the answer's format and the request's do not matter."""
+    table = table_of([40, 40])
+    labels = [table.classes[code] for code in table.y]
+    data = {"features": ["a", "b"], "rows": table.X.tolist(), "labels": labels}
+    trained(service, {"model": "gaps", "learner": {"kind": "logistic"}, "data": data})
+    question = {"model": "gaps", "rule": "most_probable"}
+    array = io.BytesIO()
+    np.save(array, np.array([[0.0, np.nan], [0.0, 0.0]]))
+    text = {
+        "params": question,
+        "content": b"b,a\n,0\n0,0\n",
+        "headers": {"Content-Type": "text/csv"},
+    }
+    npy = {"params": question, "content": array.getvalue(), "headers": {"Content-Type": NPY}}
+
+    single = service.post("/predict", json=question | {"instances": [{"a": 0, "b": None}]})
+    answers = [service.post("/predict", **body) for body in (text, npy)]
+    as_array = service.post("/predict", **(npy | {"headers": {"Content-Type": NPY, "Accept": NPY}}))
+    loss = {"setting": "multiclass", "loss": {"name": "f_beta", "beta": 1}}
+    sets = service.post("/retrieve", json={"model": "gaps", "instances": [[0, None]], **loss})
+
+    told = [answer.json()["warnings"] for answer in (single, *answers, sets)]
+    told.append(json.loads(as_array.headers["payoff-answer"])["warnings"])
+    assert [["'b', which no row" in warning for warning in one] for one in told] == [[True]] * 5
 
 
 def test_the_card_has_the_range_of_the_rows_that_were_fitted():
@@ -188,5 +265,6 @@ def test_the_card_has_the_range_of_the_rows_that_were_fitted():
 
     age, sex, empty = feature_cards(table, np.array([0, 1, 2]))
 
-    assert (age.low, age.high) == (1, 5)
-    assert (sex.low, sex.categories, empty.high) == (None, ["f", "m"], None)
+    assert (age.low, age.high, age.missing) == (1, 5, 1)
+    assert (sex.low, sex.categories, sex.missing) == (None, ["f", "m"], 0)
+    assert (empty.high, empty.missing) == (None, 3)

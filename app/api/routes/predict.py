@@ -193,7 +193,7 @@ class Ready(NamedTuple):
         return "in a thread" if numbers > most or fields.explain else "now"
 
 
-def ready(asked: ReadRequest, model: Loaded | None, stores: Ports, form: str = JSON) -> Ready:
+def ready(asked: ReadRequest, model: Loaded | None, stores: Ports) -> Ready:
     """The request with its rows, and with the saved matrix that it names."""
     fields, key = asked.fields, asked.key
     if isinstance(fields.benefits, str) and model is not None and not model.multilabel:
@@ -205,9 +205,7 @@ def ready(asked: ReadRequest, model: Loaded | None, stores: Ports, form: str = J
         known = {*rows.columns, *(() if model is None else model.schema.names)}
         own = columns_beside(fields.columns, len(rows.X), fields.case_columns, known)
         rows = rows._replace(columns={**rows.columns, **own}, beside=own)
-    if (
-        form == JSON and model is not None and not rows.usual
-    ):  # the other forms are for many rows, fast
+    if model is not None and not rows.usual:
         rows.warnings.extend(strange_values(model, rows.X))
     return Ready(fields, model, rows, carried, key)
 
@@ -256,7 +254,7 @@ async def answered(request: Request, size: int, read: Callable[[], ReadRequest])
     form = media_type_of_answer(request, asked.forms)
     found, pace = None, pace_of(size)
     if pace == "now" and (model is None or model.inline):
-        found = ready(asked, model, ports, form)
+        found = ready(asked, model, ports)
         pace = found.pace
     elif fields.limited or fields.explain:  # their work is not bounded by the body
         pace = "long"
@@ -264,7 +262,7 @@ async def answered(request: Request, size: int, read: Callable[[], ReadRequest])
         pace = "in a thread"
 
     def work() -> tuple[Response, Batch | None, int]:
-        whole = found or ready(asked, model, ports, form)
+        whole = found or ready(asked, model, ports)
         charge(extent_in_memory(model, whole.fields, whole.rows))
         answer, batch = answer_to(ports, caller_of(request), whole, form)
         if (
