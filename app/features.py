@@ -18,7 +18,7 @@ import numpy as np
 
 from app.forms import reader
 from app.text import MAX_POSITIONS, MAX_SHOWN, refused_category
-from payoff.errors import Flaw, Invalid, pointer, positions, reject, sent, unknown
+from payoff.errors import Flaw, Invalid, pointer, positions, reject, sent, unknown_at
 
 NUMBERS: set[type] = {float, int, type(None)}  # types of the cells of a numeric feature
 WORDS: set[type] = {str, type(None)}
@@ -210,12 +210,18 @@ class Schema:
         for i, instance in enumerate(instances):
             yield from self.flaws_of(pointer(i), instance)
 
-    def flaws_of(self, loc: str, instance: Any, *, complete: bool = True) -> Iterator[Flaw]:
-        """What is wrong with one instance at `loc`: it has a value for each feature, unless it need not be complete."""
+    def flaws_of(
+        self, loc: str, instance: Any, *, complete: bool = True, hint: str = ""
+    ) -> Iterator[Flaw]:
+        """What is wrong with one instance at `loc`: it has a value for each feature, unless it need not be complete.
+
+        The `hint` completes the message about a name that is not known.
+        """
         if isinstance(instance, dict):
             strange = (name for name in instance if name not in self._position)
             yield from (
-                Flaw(loc + pointer(name), unknown("feature", name, self.names)) for name in strange
+                unknown_at(loc + pointer(name), "feature", name, self.names, hint)
+                for name in strange
             )
             absent = (name for name in self.names if complete and name not in instance)
             yield from (

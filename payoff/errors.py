@@ -1,17 +1,20 @@
 """What can be wrong with arguments, by place; messages that several modules word alike."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
-from itertools import islice
+from heapq import nlargest
+from itertools import islice, pairwise
 from typing import Any, Self
 
 MAX_ERRORS = 20  # flaws of an error: enough to see the pattern, where there may be millions
 MAX_NAME = 200  # characters of a name: feature, label, class, action, group of features, data set
 _MAX_SHOWN = 64  # characters of a name in a message
 _MAX_LISTED = 20  # names in a message
-_MAX_COMPARED = 50, 32  # names, and characters of each: comparing two takes up to 0.2 ms
+_MAX_SEARCHED = 50  # names among which one that is like another is searched
+_MAX_COMPARED = 4  # names that are compared letter by letter with another, which takes 0.5 ms each
+_MAX_LETTERS = 32  # characters of a name that are compared
 _MAX_POSITIONS = 5  # positions in a message
 
 
@@ -21,20 +24,45 @@ def pointer(*steps: object) -> str:
 
 
 def unknown(what: str, name: object, known: Collection[str]) -> str:
-    """The message that there is no such field, feature or class: with the known one that is like it, or with all."""
-    most, longest = _MAX_COMPARED
-    text, names = str(name), list(islice(known, most))
-    compared = {each.casefold()[:longest]: each for each in names}
-    if close := get_close_matches(text.casefold()[:longest], compared, n=1):
-        allowed = f"did you mean {compared[close[0]][:_MAX_SHOWN]!r}?"
-    elif known:
-        more = f" and {len(known) - _MAX_LISTED} more" if len(known) > _MAX_LISTED else ""
-        allowed = (
-            f"allowed: {', '.join(repr(each[:_MAX_SHOWN]) for each in names[:_MAX_LISTED])}{more}"
-        )
-    else:
-        allowed = "none is allowed here"
-    return f"unknown {what} {text[:_MAX_SHOWN]!r}; {allowed}"
+    """The message that there is no such field, feature or class: with the known one that is like it, or with all.
+
+    Finding one that is like it takes up to 2 ms, so a list of flaws has it for the first alone (`unknown_at`).
+    """
+    text, names = str(name), list(islice(known, _MAX_SEARCHED))
+    letters = text.casefold()[:_MAX_LETTERS]
+    compared = {known_name.casefold()[:_MAX_LETTERS]: known_name for known_name in names}
+    pairs = _pairs(letters)
+    nearest = nlargest(_MAX_COMPARED, compared, key=lambda other: len(pairs & _pairs(other)))
+    if close := get_close_matches(letters, nearest, n=1):
+        return f"{_no_such(what, text)}; did you mean {compared[close[0]][:_MAX_SHOWN]!r}?"
+    return _listing(what, text, known)
+
+
+def unknown_at(loc: str, what: str, name: object, known: Collection[str], hint: str = "") -> "Flaw":
+    """The flaw that there is no such name, which is completed by the `hint`; see `unknown`."""
+    return Flaw(
+        loc,
+        _listing(what, str(name), known) + hint,
+        lambda: unknown(what, name, known) + hint,
+    )
+
+
+def _no_such(what: str, name: str) -> str:
+    return f"unknown {what} {name[:_MAX_SHOWN]!r}"
+
+
+def _listing(what: str, name: str, known: Collection[str]) -> str:
+    """The message with the first of all known names."""
+    if not known:
+        return f"{_no_such(what, name)}; none is allowed here"
+    names = ", ".join(repr(known_name[:_MAX_SHOWN]) for known_name in islice(known, _MAX_LISTED))
+    more = f" and {len(known) - _MAX_LISTED} more" if len(known) > _MAX_LISTED else ""
+    return f"{_no_such(what, name)}; allowed: {names}{more}"
+
+
+def _pairs(letters: str) -> set[tuple[str, str]]:
+    """The pairs of neighbouring letters, with a blank on either side of the text."""
+    return set(pairwise(f" {letters} "))
 
 
 def sent(value: object) -> str:
@@ -65,10 +93,19 @@ def counted(number: int, unit: str) -> str:
 
 @dataclass(frozen=True)
 class Flaw:
-    """One place in what was sent, as a JSON pointer, and how to fix it."""
+    """One place in what was sent, as a JSON pointer, and how to fix it.
+
+    `in_full` makes a better message, which takes milliseconds: the first flaw of an error has it.
+    """
 
     loc: str
     msg: str
+    in_full: Callable[[], str] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def completed(self) -> "Flaw":
+        """The same with its best message."""
+        return self if self.in_full is None else Flaw(self.loc, self.in_full())
 
 
 def flaws_of(details: Iterable[Any], sent: Any) -> list[Flaw]:
@@ -102,12 +139,14 @@ def words_of(found: Any) -> str:
 
 
 class PayoffError(Exception):
-    """An error that the caller can be told about: `detail`, and the first `MAX_ERRORS` of the flaws."""
+    """An error that the caller can be told about: `detail`, without one the first flaw; and the first `MAX_ERRORS`."""
 
     def __init__(self, detail: str, flaws: Iterable[Flaw] = ()) -> None:
-        super().__init__(detail)
-        self.detail = detail
-        self.flaws = tuple(islice(flaws, MAX_ERRORS))
+        shown = [*islice(flaws, MAX_ERRORS)]
+        first = [flaw.completed for flaw in shown[:1]]
+        self.flaws = (*first, *(Flaw(flaw.loc, flaw.msg) for flaw in shown[1:]))
+        self.detail = detail if detail or not first else first[0].msg
+        super().__init__(self.detail)
 
     @classmethod
     def at(cls, loc: str, msg: str) -> Self:
@@ -121,8 +160,7 @@ class Invalid(PayoffError, ValueError):
     @classmethod
     def of(cls, flaws: Iterable[Flaw]) -> Self:
         """Several flaws, at least one; the first one is the detail."""
-        first, *more = islice(flaws, MAX_ERRORS)
-        return cls(first.msg, [first, *more])
+        return cls("", flaws)
 
     def under(self, prefix: str) -> Self:
         """An equal error seen from further out: every place gains `prefix`."""
@@ -149,4 +187,4 @@ def below(place: str) -> Iterator[None]:
 def reject(flaws: Iterable[Flaw], detail: str = "") -> None:
     """Raise Invalid where there is a flaw; the first one is the detail where none is given."""
     if found := tuple(islice(flaws, MAX_ERRORS)):
-        raise Invalid(detail or found[0].msg, found)
+        raise Invalid(detail, found)

@@ -8,7 +8,17 @@ import pytest
 
 from app.errors import Conflict
 from app.text import check_query, check_text, refused_character
-from payoff.errors import MAX_ERRORS, Flaw, Invalid, pointer, positions, reject, sent, unknown
+from payoff.errors import (
+    MAX_ERRORS,
+    Flaw,
+    Invalid,
+    pointer,
+    positions,
+    reject,
+    sent,
+    unknown,
+    unknown_at,
+)
 
 
 @pytest.mark.parametrize(
@@ -75,6 +85,22 @@ def test_an_unknown_name_suggests_a_known_one_or_lists_them(name, known, message
     found = unknown("field", name, known)
 
     assert found == message or (message is None and found.endswith("'n19' and 380 more"))
+
+
+def test_the_first_unknown_name_of_several_alone_has_a_suggestion():
+    """Twenty anagrams of fifty names held the event loop for 150 ms and more."""
+    letters = "abcdefghijklmnopqrstuvwxyzabcdef"
+    names = [letters[i:] + letters[:i] for i in range(32)]
+    near = [name[:-1] + "-" for name in names]
+    error = Invalid.of(unknown_at(pointer(name), "action", name, names) for name in near)
+    first, *others = error.under("/benefits").flaws
+
+    assert first == Flaw(
+        f"/benefits/{near[0]}", f"unknown action {near[0]!r}; did you mean {names[0]!r}?"
+    )
+    assert error.detail == first.msg
+    assert len(others) == MAX_ERRORS - 1
+    assert all("allowed: " in flaw.msg for flaw in others)
 
 
 ALLOWED = "\t\n\r"

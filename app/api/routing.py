@@ -25,7 +25,7 @@ from app.errors import Busy, NotFound, Unsupported
 from app.registry.loaded import Loaded
 from app.usecases.matrices import MatrixFields
 from app.usecases.ports import Ports
-from payoff.errors import Flaw, Invalid, below, flaws_of, pointer, reject, unknown
+from payoff.errors import Flaw, Invalid, below, flaws_of, pointer, reject, unknown_at
 
 MATRIX_HEADER: Final = "payoff-matrix"  # of the answer
 _RETRY_SECONDS = 2
@@ -219,12 +219,9 @@ def refuse_query(
     """Invalid with the name of each query parameter that is not `known`, or comes twice and is not in `lists`."""
     counts = Counter(name for name, _ in request.query_params.multi_items())
     reject(
-        Flaw(
-            pointer(name),
-            "this query parameter is given twice"
-            if name in known
-            else unknown("query parameter", name, known),
-        )
+        Flaw(pointer(name), "this query parameter is given twice")
+        if name in known
+        else unknown_at(pointer(name), "query parameter", name, known)
         for name, count in counts.items()
         if name not in known or (count > 1 and name not in lists)
     )

@@ -18,7 +18,7 @@ from app.data.upload_request import UploadRequest
 from app.data.values import as_numbers, as_words, by_form, is_number
 from app.forms import COMMA, ISO, POINT, candidates, reader, shown, without_unit
 from app.text import MAX_SHOWN
-from payoff.errors import Flaw, below, pointer, reject, unknown
+from payoff.errors import Flaw, below, pointer, reject, unknown_at
 
 _TEXT_DECIDES = {None, "number", POINT, COMMA}  # orders of columns whose words may be in a form
 _LOOKED_AT = 1000  # words that are no numbers, for one that has a form
@@ -114,9 +114,7 @@ def typed(source: Source, request: UploadRequest, *, strict: bool = False) -> So
     """
     names = [place.name for place in source.places]
     reject(
-        Flaw(pointer("types", n), unknown("column", n, names))
-        for n in request.types
-        if n not in names
+        unknown_at(pointer("types", n), "column", n, names) for n in request.types if n not in names
     )
     ignored = {
         name: why

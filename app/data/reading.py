@@ -29,7 +29,7 @@ from app.data.upload_request import Dialect, UploadRequest
 from app.errors import EXHAUSTED, UNWRITABLE, InvalidTable, trace_of
 from app.features import Schema
 from app.processes import return_freed_memory
-from payoff.errors import Flaw, Invalid, PayoffError, TooLarge, pointer, reject, unknown
+from payoff.errors import Flaw, Invalid, PayoffError, TooLarge, pointer, reject, unknown_at
 
 _GZIP = b"\x1f\x8b"
 _PARQUET = b"PAR1"
@@ -118,7 +118,7 @@ def _find_labels(source: Source, labels: Sequence[str]) -> list[int]:
     hint = "".join(f"; {note}" for note in source.notes.values())  # that line 1 may be no header
     places = {label: pointer("label", k) for k, label in enumerate(labels)}
     reject(
-        Flaw(place, unknown("column", label, names) + hint)
+        unknown_at(place, "column", label, names, hint)
         for label, place in places.items()
         if label not in names
     )

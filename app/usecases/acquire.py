@@ -25,7 +25,7 @@ from payoff.acquisition.states import States
 from payoff.acquisition.stopping import at_stake
 from payoff.decisions.benefit import LARGEST, Decision, Prepared
 from payoff.decisions.case_benefits import by_case
-from payoff.errors import Flaw, Invalid, TooLarge, pointer, reject, unknown
+from payoff.errors import Flaw, Invalid, TooLarge, pointer, reject, unknown_at
 
 MAX_CELLS = 500_000  # cases times features: the answer may name every feature for every case
 _PER_FEATURE = 4  # values: each case may wait for each feature, which the answer then names
@@ -396,7 +396,7 @@ def _mark_unavailable(
     seen: set[str] = set()
     for place, name in enumerate(unavailable):
         if name not in position:
-            yield Flaw(pointer("unavailable", place), unknown("feature", name, position))
+            yield unknown_at(pointer("unavailable", place), "feature", name, position)
         elif name in seen:
             yield Flaw(pointer("unavailable", place), f"{name!r} is named twice; name it once")
         elif (status[:, position[name]] > 0).any():

@@ -18,7 +18,7 @@ from pydantic import (
 
 from payoff.acquisition.prices import SMALLEST, Prices
 from payoff.decisions.benefit import LARGEST
-from payoff.errors import MAX_ERRORS, MAX_NAME, Flaw, Invalid, pointer, reject, unknown, words_of
+from payoff.errors import MAX_NAME, Flaw, Invalid, pointer, reject, unknown, words_of
 
 
 def _known(name: str, info: ValidationInfo[dict[str, Any]]) -> str:
@@ -30,9 +30,8 @@ def _known(name: str, info: ValidationInfo[dict[str, Any]]) -> str:
         )
     if name not in columns:
         strange = info.context["strange"] = info.context.get("strange", 0) + 1
-        raise ValueError(
-            unknown("feature", name, columns) if strange <= MAX_ERRORS else "unknown feature"
-        )
+        is_first = strange == 1  # the only one that has a suggestion
+        raise ValueError(unknown("feature", name, columns) if is_first else "unknown feature")
     if name in priced:
         raise ValueError(f"{name!r} is priced twice; keep one entry")
     priced.add(name)

@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, Field, StrictInt, model_validat
 from app.usecases.fields import Number, Text, WireModel, few
 from payoff.decisions.benefit import Decision
 from payoff.decisions.limits import Limited, Limits, decide_within
-from payoff.errors import Flaw, pointer, reject, unknown
+from payoff.errors import Flaw, pointer, reject, unknown_at
 
 MAX_LIMITS = 100  # limits and resources
 _MAX_ACTIONS = 50  # with limits; the work grows with their square
@@ -137,7 +137,7 @@ def _flaws(
     known = frozenset(names)
     for name, limit in counted.items():
         if name not in known:
-            yield Flaw(pointer("limits", name), unknown("action", name, names))
+            yield unknown_at(pointer("limits", name), "action", name, names)
         elif (
             limit.at_least is not None
             and limit.at_most is not None
@@ -152,7 +152,7 @@ def _flaws(
             yield Flaw(pointer("resources", r, "name"), "two resources have the same name")
         for name in resource.use:
             if name not in known:
-                yield Flaw(pointer("resources", r, "use", name), unknown("action", name, names))
+                yield unknown_at(pointer("resources", r, "use", name), "action", name, names)
 
 
 def _documents(

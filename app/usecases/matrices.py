@@ -22,7 +22,17 @@ from app.usecases.fields import COSTS, CaseCell, Matrix, NamedMatrix, Names, Wir
 from app.usecases.ports import Ports
 from payoff.decisions.benefit import Prepared, as_benefits, like_costs, refused_benefit
 from payoff.decisions.case_benefits import CaseBenefits, Columns, Term
-from payoff.errors import MAX_NAME, Flaw, Invalid, below, flaws_of, pointer, reject, unknown
+from payoff.errors import (
+    MAX_NAME,
+    Flaw,
+    Invalid,
+    below,
+    flaws_of,
+    pointer,
+    reject,
+    unknown,
+    unknown_at,
+)
 
 _MAX_ACTIONS = 1_000  # where the answer, or the work for it, has no other bound
 _MOST_BYTES = 256_000  # of a saved matrix: one of 100 classes and 100 actions with short names
@@ -345,7 +355,7 @@ def _misnamed(
 ) -> Iterator[Flaw]:
     """What is not known, and what is missing."""
     strange = (name for name in entries if name not in known)
-    yield from (Flaw(at + pointer(name), unknown(what, name, names)) for name in strange)
+    yield from (unknown_at(at + pointer(name), what, name, names) for name in strange)
     yield from (Flaw(at, f"{what} {name!r} is missing") for name in names if name not in entries)
 
 

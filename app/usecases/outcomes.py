@@ -18,7 +18,7 @@ from app.outcomes.tables import MAX_ID
 from app.text import MISSING, refused_character
 from app.usecases.fields import TIME_FORM, Moment, Number, Text, WireModel
 from app.usecases.ports import Ports
-from payoff.errors import MAX_ERRORS, Flaw, TooLarge, pointer, reject, unknown
+from payoff.errors import MAX_ERRORS, Flaw, TooLarge, pointer, reject, unknown_at
 from payoff.evidence.intervals import LARGEST_EARNED
 
 MOST = 100_000  # outcomes of a request
@@ -196,12 +196,8 @@ def _resolved(sent: Sent, found: Mapping[str, Located]) -> dict[str, tuple[Locat
             word, known.get(word.removesuffix(".0"))
         )  # as pandas writes integers beside missing ones
         if k is None:
-            flaws.append(
-                Flaw(
-                    sent.place(i, field),
-                    unknown("class" if field == "truth" else field, label, known),
-                )
-            )
+            what = "class" if field == "truth" else field
+            flaws.append(unknown_at(sent.place(i, field), what, label, known))
         return k or 0
 
     resolved = {}

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from payoff.decisions.benefit import LARGEST, Prepared
-from payoff.errors import Flaw, TooLarge, pointer, reject, unknown
+from payoff.errors import Flaw, TooLarge, pointer, reject, unknown_at
 
 Columns = Mapping[str, np.ndarray]
 """Values (n,) of cases by the names of columns that are no features, NaN where they are missing."""
@@ -50,7 +50,7 @@ class CaseBenefits:
         features = {name: j for j, name in enumerate(schema.names) if j not in schema.categorical}
         known = {**features, **others}
         reject(
-            Flaw(f"{term.place}/column", _unusable(name, schema, known))
+            _unusable(f"{term.place}/column", name, schema, known)
             for term in self.terms
             if (name := term.column) not in known
         )
@@ -120,15 +120,15 @@ class CaseBenefits:
         return matrix
 
 
-def _unusable(name: str, schema: Schema, known: Iterable[str]) -> str:
-    """Why a column is not among those `known`, and where its values belong."""
+def _unusable(loc: str, name: str, schema: Schema, known: Iterable[str]) -> Flaw:
+    """Why the column at `loc` is not among those `known`, and where its values belong."""
     if name in schema.names:
-        return f"{name!r} is text"
+        return Flaw(loc, f"{name!r} is text")
     where = "send it in objects, in a column of the table, or in 'columns'"
     if name in schema.values:
-        return f"{name!r} is absent; {where}"
-    message = unknown("column", name, dict.fromkeys([*known, *schema.values]))
-    return message if message.endswith("?") else f"{message}; or {where}"
+        return Flaw(loc, f"{name!r} is absent; {where}")
+    names = dict.fromkeys([*known, *schema.values])
+    return unknown_at(loc, "column", name, names, f"; or {where}")
 
 
 def by_case(

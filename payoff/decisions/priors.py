@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from payoff.errors import Flaw, Invalid, below, pointer, positions, reject, unknown
+from payoff.errors import Flaw, Invalid, below, pointer, positions, reject, unknown_at
 
 _SUM_TOLERANCE = 1e-6  # people write thirds with six digits
 
@@ -68,7 +68,7 @@ def _flaws(shares: Mapping[str, float], classes: Sequence[str]) -> Iterator[Flaw
     known = set(classes)
     for name, share in shares.items():
         if name not in known:
-            yield Flaw(pointer(name), unknown("class", name, classes))
+            yield unknown_at(pointer(name), "class", name, classes)
         elif not 0 <= share <= 1:
             yield Flaw(pointer(name), "a share is a number from 0 to 1")
     yield from (

@@ -19,7 +19,16 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.json_schema import WithJsonSchema
 
 from payoff.acquisition.prices import Prices
-from payoff.errors import MAX_ERRORS, MAX_NAME, Flaw, Invalid, below, flaws_of, pointer, unknown
+from payoff.errors import (
+    MAX_ERRORS,
+    MAX_NAME,
+    Invalid,
+    below,
+    flaws_of,
+    pointer,
+    unknown,
+    unknown_at,
+)
 
 Calibration = Annotated[
     Literal["auto", "isotonic", "sigmoid", "none"],
@@ -71,7 +80,7 @@ class LearnerRequest(BaseModel):
                 for one in error.errors(include_url=False, include_input=False)
                 if one["loc"][0] in names
             ]
-            flaws = [Flaw(pointer(name), unknown("parameter", name, names)) for name in strange]
+            flaws = [unknown_at(pointer(name), "parameter", name, names) for name in strange]
             raise Invalid.of([*flaws, *flaws_of(others, said)]) from error
 
     @property

@@ -27,11 +27,12 @@ from app.features import Schema
 from app.outcomes.tables import MAX_ID
 from app.text import MAX_CATEGORY, MAX_POSITIONS, MISSING, refused_category
 from app.usecases.predict import Rows
-from payoff.errors import Flaw, Invalid, pointer, reject, unknown
+from payoff.errors import Flaw, Invalid, pointer, reject, unknown_at
 
 Words = Mapping[str, Collection[str]]
 """The categories of columns by their names."""
 NO_WORDS: Words = MappingProxyType({})
+_HINT = "; `id` and `keep` name columns that only come back"
 _MAX_CELL = 1000  # characters of a cell that comes back and is no id
 
 
@@ -48,13 +49,11 @@ def _carried(sheet: Sheet, table: pa.Table, features: Collection[str]) -> tuple[
     fields = sheet.fields
     names = fields.carried_names
     reject(
-        Flaw(
-            pointer("id" if name == fields.id else "keep"),
-            f"the table has the column {name!r} twice"
-            if count
-            else unknown("column", name, table.column_names),
-        )
+        Flaw(place, f"the table has the column {name!r} twice")
+        if count
+        else unknown_at(place, "column", name, table.column_names)
         for name in names
+        for place in [pointer("id" if name == fields.id else "keep")]
         if (count := table.column_names.count(name)) != 1
     )
     columns = {
@@ -174,9 +173,7 @@ def _numeric_names(schema: Schema) -> set[str]:
 
 def _flaws_of_names(counts: Mapping[str, int], schema: Schema) -> Iterator[Flaw]:
     """What is wrong with the names of columns, of which there are so many."""
-    for flaw in schema.flaws_of("", dict.fromkeys(counts)):
-        hint = "; `id` and `keep` name columns that only come back" if flaw.loc else ""
-        yield Flaw(flaw.loc, flaw.msg + hint)
+    yield from schema.flaws_of("", dict.fromkeys(counts), hint=_HINT)
     yield from (
         Flaw(pointer(name), "the table has this column twice")
         for name in counts

@@ -17,7 +17,7 @@ from app.api.routing import checked, parsed_text
 from app.usecases.decide import Rule
 from app.usecases.fields import Text, WireModel
 from app.usecases.predict import PredictFields
-from payoff.errors import Flaw, Invalid, below, pointer, reject, unknown
+from payoff.errors import Flaw, Invalid, below, pointer, reject, unknown_at
 
 BYTES = "BYTES"
 _DATA: dict[str, Any] = {
@@ -117,7 +117,7 @@ def encode(
     found = {column.name: column.values for column in answered.columns()}
     drawn = {"propensities": found.pop("propensities")} if "propensities" in found else {}
     reject(
-        Flaw(pointer("outputs", number, "name"), unknown("output", wanted.name, found))
+        unknown_at(pointer("outputs", number, "name"), "output", wanted.name, found)
         for number, wanted in enumerate(outputs)
         if wanted.name not in found
     )
@@ -174,7 +174,7 @@ class InferRequest(WireModel):
         known = sorted(_FIELDS)
         with below("/parameters"):
             reject(
-                Flaw(pointer(name), unknown("parameter", name, known))
+                unknown_at(pointer(name), "parameter", name, known)
                 for name in sent
                 if name not in _FIELDS
             )

@@ -14,7 +14,7 @@ from app.outcomes.tables import MAX_ID
 from app.text import MISSING, refused_character
 from app.usecases.fields import seconds
 from app.usecases.outcomes import FIELDS, Sent, check_count
-from payoff.errors import MAX_NAME, Flaw, Invalid, pointer, reject, unknown
+from payoff.errors import MAX_NAME, Flaw, Invalid, pointer, reject, unknown_at
 
 _WORDS = FIELDS[:3]
 _LONGEST = {"id": MAX_ID, "truth": MAX_NAME, "action": MAX_NAME, "at": 64}  # characters
@@ -30,7 +30,7 @@ def outcomes_of(fields: DialectFields, kind: str, body: bytes, charge: Charge) -
         raise Invalid.at("", "the table has no row; at least one outcome is required")
     names = table.column_names
     reject(
-        Flaw(pointer(name), unknown("column", name, FIELDS)) for name in names if name not in FIELDS
+        unknown_at(pointer(name), "column", name, FIELDS) for name in names if name not in FIELDS
     )
     reject(
         Flaw("", f"the column {name!r} is missing") for name in ("id", "truth") if name not in names
