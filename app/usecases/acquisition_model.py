@@ -130,11 +130,14 @@ class AcquisitionModel:
         for array in (B, *prices.arrays):
             key.update(array.tobytes())
         digest = key.digest()
-        if digest not in self._kept:
-            self._kept[digest] = self.experience.worth(B, prices, budget)
-            while len(self._kept) > _REMEMBERED:
+        worth = self._kept.get(digest)
+        if worth is None:
+            worth = self._kept[digest] = self.experience.worth(B, prices, budget)
+            while (
+                len(self._kept) > _REMEMBERED
+            ):  # another thread may remove this one before it is returned
                 self._kept.popitem(last=False)
-        return self._kept[digest]
+        return worth
 
 
 def asker(model: Loaded) -> AcquisitionModel:
