@@ -12,6 +12,14 @@ from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from app.api.entrance import HELD_SECONDS, Entrance, Head
+from app.api.errors import problem
+from app.api.gate import ALWAYS
+
+_BODY_HEADERS = frozenset({b"content-length", b"transfer-encoding"})
+_UPGRADE = (
+    "the request has a body and asks for an upgrade to another protocol: send it as HTTP/1.1 without"
+    " the header Upgrade (in Java: HttpClient.Version.HTTP_1_1)"
+)
 
 
 class HotProtocol(HttpToolsProtocol):
@@ -48,6 +56,22 @@ class HotProtocol(HttpToolsProtocol):
             super()._start_asgi_task(cycle, app)
         else:
             self._held, self._may_hold = (cycle, head), False
+
+    def on_headers_complete(self) -> None:
+        """ValueError for an upgrade with a body: the parser takes that for the next request."""
+        if self.parser.should_upgrade() and not _BODY_HEADERS.isdisjoint(dict(self.headers)):
+            raise ValueError(_UPGRADE)  # the parser has the protocol answer 400 and close
+        super().on_headers_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no request, or one with an upgrade, and close."""
+        words = _UPGRADE if self.parser.should_upgrade() else msg
+        scope = {"path": (self.url or b"").decode("latin-1")}
+        response = problem(scope, 400, "Bad Request", words, headers={"Connection": "close"})
+        headers = [*self.server_state.default_headers, *response.raw_headers, *ALWAYS]
+        head = b"".join([b"%b: %b\r\n" % header for header in headers])
+        self.transport.write(b"HTTP/1.1 400 Bad Request\r\n%b\r\n%b" % (head, bytes(response.body)))
+        self.transport.close()
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
