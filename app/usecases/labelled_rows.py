@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from payoff.errors import Flaw, Invalid, pointer, reject, unknown
+from payoff.probabilities import are_shares, clipped
 
 
 def class_codes(
@@ -33,17 +34,14 @@ def _not_a_class(label: Any, names: Sequence[str]) -> str:
     return unknown("class", label, names)
 
 
-TOLERANCE = 1e-6  # of a sum: probabilities of 32 bits, of many classes, stay within
-
-
 def as_probabilities(value: list[Any] | np.ndarray, classes: Sequence[int | str]) -> np.ndarray:
     """Probabilities float64 (n, K) of `classes` that exclude one another.
 
-    Lists, or an array, of numbers of at least 0 whose rows sum to 1; Invalid with the place of each flaw below /classes
-    and /probabilities. O(n K).
+    Lists, or an array, of numbers of at least 0 whose rows sum to 1, up to a `TOLERANCE`; Invalid with the place of
+    each flaw below /classes and /probabilities. O(n K).
     """
     check_class_names(classes)
-    P = _as_array(value, len(classes))
+    P = clipped(_as_array(value, len(classes)))
     with np.errstate(over="ignore"):
         sums = P.sum(axis=1)
     least = P.min(axis=1, initial=0.0)
@@ -53,7 +51,7 @@ def as_probabilities(value: list[Any] | np.ndarray, classes: Sequence[int | str]
             pointer("probabilities", i),
             f"these sum to {sums[i]:.6g}, and must sum to 1: divide each by the sum",
         )
-        for i in np.flatnonzero(np.abs(sums - 1) > TOLERANCE)
+        for i in np.flatnonzero(~are_shares(P))
     )
     return P
 

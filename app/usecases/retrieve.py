@@ -7,11 +7,11 @@ import numpy as np
 
 from app.errors import Conflict
 from app.registry.loaded import Loaded
-from app.usecases.labelled_rows import TOLERANCE
 from app.usecases.predict import LARGEST_ANSWER, check_finite, strange_values
 from app.usecases.promises import promiser
 from app.usecases.retrieve_request import SAMPLED, RetrieveFields, Sets, check_extent
 from payoff.errors import Invalid, TooLarge, counted, pointer, unknown
+from payoff.probabilities import are_shares
 from payoff.retrieval.losses import SetTerms
 from payoff.retrieval.sampled import MAX_LABELS, select_sampled
 from payoff.retrieval.selection import (
@@ -65,7 +65,7 @@ def retrieve(sets: Sets, asked: RetrieveFields) -> Retrieved:
     _check_fields(asked, len(sets.p))
     if asked.setting == "multiclass" and not len(sets.p) and sets.offsets is None:
         sets = Sets(sets.p, np.zeros(1, dtype=np.int64))  # an empty list has no rows
-    sets.check()
+    sets = sets.checked()
     if asked.setting == "multiclass":
         _check_rows(sets)
     if asked.average:
@@ -204,11 +204,12 @@ def _check_rows(sets: Sets) -> None:
     """One length, and a sum of 1, which a row without classes does not have."""
     sizes = sets.sizes
     _check_lengths(sizes)
-    sums = sets.p.reshape(len(sizes), sizes[0] if len(sizes) else 0).sum(axis=1)
-    off = np.flatnonzero(np.abs(sums - 1.0) > TOLERANCE)
-    if off.size:
-        place = () if sets.offsets is None else (off[0],)
-        message = f"the probabilities of a row sum to {sums[off[0]]:.8g}; they must sum to 1"
+    P = sets.p.reshape(len(sizes), sizes[0] if len(sizes) else 0)
+    wrong = np.flatnonzero(~are_shares(P))
+    if wrong.size:
+        place = () if sets.offsets is None else (wrong[0],)
+        total = P[wrong[0]].sum()
+        message = f"the probabilities of a row sum to {total:.8g}; they must sum to 1"
         raise Invalid.at(pointer("probabilities", *place), message)
 
 

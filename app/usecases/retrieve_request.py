@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, Field, WithJsonSchema
 
 from app.usecases.fields import Instances, ModelVersion, Text, WireModel
 from payoff.errors import Invalid, TooLarge, pointer
+from payoff.probabilities import clipped
 from payoff.retrieval.losses import (
     DEFAULT_BETA,
     LARGEST_BETA,
@@ -46,12 +47,14 @@ class Sets:
     def sizes(self) -> np.ndarray:
         return np.array([len(self.p)]) if self.offsets is None else np.diff(self.offsets)
 
-    def check(self) -> None:
-        """Invalid at the first value that is no probability."""
-        good = (self.p >= 0.0) & (self.p <= 1.0)
+    def checked(self) -> Sets:
+        """The same, of values within the `TOLERANCE`; Invalid at the first one that is no probability."""
+        p = clipped(self.p)
+        good = (p >= 0.0) & (p <= 1.0)
         if not good.all():
             at = int(np.argmin(good))
             raise Invalid.at(self.place(at), f"a probability is {self.p[at]}; it {RANGE}")
+        return replace(self, p=p)
 
     def place(self, item: int) -> str:
         """Where an item stands in the request."""

@@ -5,19 +5,19 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from payoff.errors import Flaw, Invalid, below, pointer, positions, reject, unknown_at
-
-_SUM_TOLERANCE = 1e-6  # people write thirds with six digits
+from payoff.probabilities import TOLERANCE, are_shares, clipped
 
 
 def as_priors(shares: Mapping[str, float], classes: Sequence[str]) -> np.ndarray:
     """Class priors as sent, as float64 (K,) in the order of `classes`.
 
-    Every class must be present, with a share from 0 to 1, and the shares must sum to 1 within 1e-6; they are
-    then scaled to sum to 1 exactly. Raises Invalid with the place, `/class`, of every flaw.
+    Every class must be present, with a share from 0 to 1, and the shares must sum to 1, both up to
+    the `TOLERANCE`: people write thirds with six digits. They are then scaled to sum to 1 exactly.
+    Raises Invalid with the place, `/class`, of every flaw.
     """
     reject(_flaws(shares, classes), "invalid priors")
-    priors = np.array([shares[name] for name in classes], dtype=np.float64)
-    if abs(priors.sum() - 1) > _SUM_TOLERANCE:
+    priors = clipped(np.array([shares[name] for name in classes], dtype=np.float64))
+    if not are_shares(priors[None]).all():
         raise Invalid.at("", f"the priors sum to {priors.sum():.8g}; they must sum to 1")
     scaled: np.ndarray = priors / priors.sum()
     return scaled
@@ -69,7 +69,7 @@ def _flaws(shares: Mapping[str, float], classes: Sequence[str]) -> Iterator[Flaw
     for name, share in shares.items():
         if name not in known:
             yield unknown_at(pointer(name), "class", name, classes)
-        elif not 0 <= share <= 1:
+        elif not -TOLERANCE <= share <= 1 + TOLERANCE:
             yield Flaw(pointer(name), "a share is a number from 0 to 1")
     yield from (
         Flaw("", f"class {name!r} is missing; send 0 if it never occurs")

@@ -12,8 +12,8 @@ from payoff.learners.linear import probabilities
 from payoff.learners.loading import scikit
 from payoff.learners.parameters import Calibration
 from payoff.learners.unseen import best_calibration
+from payoff.probabilities import are_shares, clipped
 
-SUM_TOLERANCE = 1e-6  # of a row of probabilities
 _TINY = 1e-300  # so that a row of zeros has a sum
 _FARTHEST = 30.0  # units from the centre: scores farther away, such as -1e30 for minus infinity, count as this far
 
@@ -37,8 +37,9 @@ class Given:
     """Probabilities (n, K) as they come; NaN in rows that are none."""
 
     def posterior(self, X: np.ndarray) -> np.ndarray:
-        good = (X >= 0).all(axis=1) & (np.abs(X.sum(axis=1) - 1) <= SUM_TOLERANCE)
-        return np.where(good[:, None], X, np.nan)
+        P = clipped(X)
+        good = (P >= 0.0).all(axis=1) & are_shares(P)
+        return np.where(good[:, None], P, np.nan)
 
 
 @dataclass(frozen=True)

@@ -195,6 +195,47 @@ def test_many_mistakes_get_a_short_answer(client, path, body):
     assert 1 <= len(response.json()["errors"]) <= 20
 
 
+ROUNDED = [[1.0000000000000002, 0.0], [1.0, -1e-17], [1.0 + 1e-9, -1e-9], [1.0000001, 0.0]]
+PLAIN = [[1.0, 0.0]] * len(ROUNDED)
+GIVEN = {"classes": ["fine", "fraud"], "benefits": BENEFITS}
+LABELS = {"labels": ["fine", "fraud", "fine", "fine"]}
+RETRIEVAL = {"setting": "multiclass", "loss": {"name": "f_beta"}, "marginals": True}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"), [("/predict", GIVEN), ("/benefit", GIVEN | LABELS), ("/retrieve", RETRIEVAL)]
+)
+def test_rounding_of_probabilities_is_no_error(client, path, body):
+    found = client.post(path, json=body | {"probabilities": ROUNDED})
+    assert found.status_code == 200, found.text
+    assert found.json() == client.post(path, json=body | {"probabilities": PLAIN}).json()
+    wrong = [[1.0, 0.0], [1.00001, -0.00001], [0.5, 0.5], [0.5, 0.5]]
+    refused = client.post(path, json=body | {"probabilities": wrong})
+    assert refused.status_code == 422
+    assert places(refused)[0].startswith("/probabilities/1")
+
+
+def test_a_calibration_takes_the_same_probabilities_to_learn_from_and_to_decide(client):
+    varied = [[0.3, 0.7], [0.8, 0.2], [0.6, 0.4], [0.1, 0.9]]
+    order = {"model": "rounded", "classes": GIVEN["classes"], "holdout": 0}
+    order |= {"labels": [*LABELS["labels"], "fraud", "fine", "fine", "fraud"]}
+    job = client.post(
+        "/calibrate",
+        json=order | {"probabilities": ROUNDED + varied},
+        headers={"Prefer": "wait=60"},
+    )
+    assert job.json()["status"] == "succeeded", job.text
+    asked = {"model": "rounded", "benefits": BENEFITS}
+    found, plain = (
+        client.post("/predict", json=asked | {"instances": rows}) for rows in (ROUNDED, PLAIN)
+    )
+    assert found.status_code == 200, found.text
+    assert found.json()["decisions"] == plain.json()["decisions"]
+    priors = {"fine": 1.0000000000000002, "fraud": -1e-17}
+    corrected = client.post("/predict", json=asked | {"instances": PLAIN, "priors": priors})
+    assert corrected.status_code == 200, corrected.text
+
+
 def test_encodings_are_not_guessed(client):
     response = client.post("/predict", content=b"x", headers={**JSON, "Content-Encoding": "gzip"})
 
