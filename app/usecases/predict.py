@@ -442,13 +442,15 @@ def _about_missing(model: Loaded, gaps: np.ndarray) -> Iterator[str]:
     """Warnings about instances without any value, and without one that no row in training lacked; gaps are (n, m)."""
     empty = gaps.all(axis=1)
     if empty.any():
-        yield f"{_instances(empty)} have no value at all: nothing tells them from other cases"
+        rows = _instances(np.flatnonzero(empty), len(gaps))
+        yield f"{rows} have no value at all: nothing tells them from other cases"
     unlearned = gaps & model.complete
     features = [repr(model.schema.names[j]) for j in np.flatnonzero(unlearned.any(axis=0))]
     if features:
-        lacking = f"{_instances(unlearned.any(axis=1))} have no known value of"
+        rows = _instances(np.flatnonzero(unlearned.any(axis=1)), len(gaps))
+        named = some_of(features, _MAX_NAMED)
         yield (
-            f"{lacking} {some_of(features, _MAX_NAMED)}, which no row in training lacked: the model"
+            f"{rows} have no known value of {named}, which no row in training lacked: the model"
             " could not learn what to expect without it"
         )
 
@@ -459,16 +461,13 @@ def _about_far(model: Loaded, far: np.ndarray) -> Iterator[str]:
     for j in features[:_MAX_NAMED]:
         card = model.card.features[j]
         low, high = (shown(end, card.form) for end in (card.low, card.high) if end is not None)
-        yield (
-            f"{_instances(far[:, j])} have {card.name!r} far outside of its range in training,"
-            f" {low} to {high}"
-        )
+        rows = _instances(np.flatnonzero(far[:, j]), len(far))
+        yield f"{rows} have {card.name!r} far outside of its range in training, {low} to {high}"
     if len(features) > _MAX_NAMED:
         others = counted(len(features) - _MAX_NAMED, "more feature")
         yield f"{others} have values far outside of their ranges in training"
 
 
-def _instances(marked: np.ndarray) -> str:
-    """How many instances are marked (n,), and the first of their positions."""
-    count = int(np.count_nonzero(marked))
-    return f"{count} of {len(marked)} instances {positions(np.flatnonzero(marked), count)}"
+def _instances(rows: np.ndarray, n: int) -> str:
+    """How many of n instances the rows are, and the first of them."""
+    return f"{len(rows)} of {n} instances {positions(rows, len(rows))}"
