@@ -64,11 +64,11 @@ docs: $(VENV)/installed-dev  ## build the documentation to site/
 bench: install  ## measure single requests and batches beside other servers, and print the table of benchmarks/serving.md
 	@$(PY) benchmarks/serving.py 5
 
-LOCK := uv pip compile pyproject.toml --extra build --universal --python-version 3.11 --generate-hashes \
+LOCK := uv pip compile pyproject.toml --extra service --extra build --universal --python-version 3.11 --generate-hashes \
   --no-emit-index-url --no-emit-find-links --no-header --quiet
 
 lock:  ## renew the lock files (needs uv)
 	$(LOCK) --output-file requirements.lock
 	$(LOCK) --extra scale --constraint requirements.lock --output-file requirements-scale.lock
 	$(LOCK) --no-strip-extras --extra scale --extra dev --constraint requirements-scale.lock --output-file requirements-dev.lock
-	echo "pandas>=3.0" | $(subst pyproject.toml --extra build,- --no-deps,$(LOCK)) --output-file clients/python/tests/requirements.lock
+	echo "pandas>=3.0" | $(subst pyproject.toml --extra service --extra build,- --no-deps,$(LOCK)) --output-file clients/python/tests/requirements.lock

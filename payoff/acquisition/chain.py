@@ -13,6 +13,7 @@ from payoff.acquisition.prices import Prices, chained, limit_of, slack_of
 from payoff.acquisition.states import States, Trajectories, checked
 from payoff.acquisition.stopping import FEW, Blend, Experience, StageCurve, Worth
 from payoff.arrays import F32, F64, I32, Bools, Indices, Ints
+from payoff.stored import Stored
 
 Lacking = tuple[int, tuple[int, ...]]
 """What a forest reads: the first so many features of the order, but those at some places (0, 1, …)."""
@@ -37,7 +38,7 @@ def lacking(S: int, gaps: Bools) -> list[Lacking]:
 
 
 @dataclass(frozen=True, eq=False)
-class Reduced:
+class Reduced(Stored):
     """F forests of T trees on all rows, each with some features of the order, `lacking` (F,); K classes.
 
     Of the states 0 … S of the chain and these forests: what each `reads` (S + 1 + F, S), and its log `loss` on unseen
@@ -105,7 +106,7 @@ def mean_loss(P: F64, y: np.ndarray, weight: np.ndarray) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Chain:
+class Chain(Stored):
     """S forests over the columns of `order` (S,): that of state s >= 1 reads the first s of them; K classes.
 
     In state 0 the answer is their prior. `blends` calibrate the states 1 … S, or are empty: each takes its own forest

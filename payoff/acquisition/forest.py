@@ -25,10 +25,11 @@ from payoff.arrays import F32, F64, I32, I64, Bools, Ints
 from payoff.compiled import copy, kernel
 from payoff.decisions.explanations import Contributions
 from payoff.decisions.tree_contributions import Trees, tree_contributions
+from payoff.stored import Stored
 
 
 @dataclass(frozen=True, eq=False)
-class Orders:
+class Orders(Stored):
     """Where each category of each categorical column stands: `ranks[i][code]` for `columns[i]`, NaN where unknown."""
 
     columns: tuple[int, ...] = ()
@@ -85,7 +86,7 @@ def _ranks(code: np.ndarray, y: np.ndarray, weight: np.ndarray, n_classes: int) 
 
 
 @dataclass(frozen=True, eq=False)
-class FlatForest:
+class FlatForest(Stored):
     """Trees that vote, over m columns and K classes; `orders` ranks categories, `columns` are the features it uses."""
 
     can_settle: ClassVar[bool] = True

@@ -7,10 +7,12 @@ import numpy as np
 
 from payoff.arrays import F32, F64, I32, U64, Ints
 from payoff.compiled import kernel
+from payoff.stored import attributes_of, with_format
 
 PriceArrays = tuple[F64, F64, I32]  # cost, discounted, group of each feature
 MISSING_LEFT = 1 << 30
 """Added to a node's feature where missing values go left."""
+_FORMAT = 1  # of the nodes in a pickle
 
 
 class Tree(NamedTuple):
@@ -104,27 +106,47 @@ class Nodes(NamedTuple):
         inner = self.right >= 0
         jump = self.right[inner] - np.flatnonzero(inner)
         left, column = np.packbits(self.feature[inner] >= MISSING_LEFT), self.column[inner]
-        share = _narrow(self.share[inner] if len(self.share) else self.share)
-        return _unpacked, (
-            len(inner), np.packbits(inner), _narrow(jump), _narrow(column), left, self.threshold[inner],
-            _narrow(-1 - self.right[~inner]), self.value, self.roots, self.prior, share, self.cover,
-        )  # fmt: skip
+        stops = self.share[inner] if len(self.share) else self.share
+        attributes = {
+            "size": len(inner),
+            "inner": np.packbits(inner),
+            "jump": _narrow(jump),
+            "column": _narrow(column),
+            "missing_left": left,
+            "threshold": self.threshold[inner],
+            "leaf": _narrow(-1 - self.right[~inner]),
+            "value": self.value,
+            "roots": self.roots,
+            "prior": self.prior,
+            "stops": _narrow(stops),
+            "cover": self.cover,
+        }
+        return nodes_of, (with_format(_FORMAT, attributes),)
 
 
-def _unpacked(
-    size: int, inner: np.ndarray, jump: np.ndarray, column: np.ndarray, missing_left: np.ndarray, threshold: F32,
-    leaf: np.ndarray, value: F32, roots: I32, prior: F64, stops: np.ndarray, cover: F32,
-) -> Nodes:  # fmt: skip
-    inner = np.unpackbits(inner, count=size).astype(bool)
-    left = np.unpackbits(missing_left, count=len(jump)).astype(np.int32)
-    feature, thresholds = np.zeros(size, np.int32), np.zeros(size, np.float32)
-    feature[inner] = column + left * np.int32(MISSING_LEFT)
-    thresholds[inner] = threshold
-    right, share = np.empty(size, np.int32), np.empty(len(cover), np.int32)
+def nodes_of(state: dict[str, Any]) -> Nodes:
+    """The nodes that a pickle holds: inner nodes as bits, and small numbers in as few bytes as they need."""
+    packed = attributes_of(Nodes.__name__, _FORMAT, state)
+    size, jump, leaf, stops = (packed[name] for name in ("size", "jump", "leaf", "stops"))
+    inner = np.unpackbits(packed["inner"], count=size).astype(bool)
+    left = np.unpackbits(packed["missing_left"], count=len(jump)).astype(np.int32)
+    feature, threshold = np.zeros(size, np.int32), np.zeros(size, np.float32)
+    feature[inner] = packed["column"] + left * np.int32(MISSING_LEFT)
+    threshold[inner] = packed["threshold"]
+    right, share = np.empty(size, np.int32), np.empty(len(packed["cover"]), np.int32)
     right[inner], right[~inner] = np.flatnonzero(inner) + jump, -1 - leaf.astype(np.int32)
     if len(share):
         share[inner], share[~inner] = stops, leaf
-    return Nodes.of(feature, thresholds, right, value, roots, prior, share, cover)
+    return Nodes.of(
+        feature,
+        threshold,
+        right,
+        packed["value"],
+        packed["roots"],
+        packed["prior"],
+        share,
+        packed["cover"],
+    )
 
 
 def _narrow(numbers: np.ndarray) -> np.ndarray:

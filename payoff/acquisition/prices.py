@@ -10,6 +10,7 @@ import numpy as np
 from payoff.arrays import F64, I32, Bools, Ints
 from payoff.decisions.benefit import LARGEST
 from payoff.errors import Flaw, pointer, reject
+from payoff.stored import Stored
 
 SMALLEST = (
     1 / LARGEST
@@ -19,7 +20,7 @@ _SLACK = 1e-9  # prices are added up in floats: a budget of .3 buys .1 and .2; r
 
 
 @dataclass(frozen=True, eq=False)
-class Prices:
+class Prices(Stored):
     """Prices of m features: the first of a group that is acquired costs `cost`, later ones `discounted`.
 
     `cost`, `discounted` (m,) float64 >= 0, equal where a feature is in no group; `group` (m,) int32, -1 for none;

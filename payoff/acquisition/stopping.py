@@ -22,6 +22,7 @@ import scipy
 
 from payoff.acquisition.prices import Prices, limit_of, purchases, slack_of
 from payoff.decisions.benefit import decide
+from payoff.stored import Stored
 
 FEW = 10.0  # states in which a feature comes next; with fewer it is taken for any feature
 _BLOCK = 2_000_000  # states times actions that are in memory together
@@ -29,7 +30,7 @@ _RIDGE = 1e-2  # relative, on the slope: a handful of states must not give a ste
 
 
 @dataclass(frozen=True, eq=False)
-class Worth:
+class Worth(Stored):
     """The gain of asking for a feature and going on from there: a line in the stake, for m features.
 
     `stake` is the expected value of knowing the truth at once: `min_a sum_i p_i (max_c b[i][c] - b[i][a])`.
@@ -64,7 +65,7 @@ class Worth:
 
 
 @dataclass(frozen=True, eq=False)
-class Experience:
+class Experience(Stored):
     """n rows on their way through forests that were grown without them, at the prices of training.
 
     `asked`, `missing` (n, S) and `length` (n,) as in `Trajectories`; `P` (n, S + 1, K) float32 calibrated
@@ -196,7 +197,7 @@ _SMALLEST = 1e-3  # of a forest's share that is told from none; pure leaves have
 
 
 @dataclass(frozen=True, eq=False)
-class StageCurve:
+class StageCurve(Stored):
     """Multinomial logistic curves on the forest's log probabilities, bent by how much is known.
 
     `weights` (F, K) and `offset` (K,) act on three kinds of inputs: the log probabilities (centred), these times the
@@ -219,7 +220,7 @@ class StageCurve:
 
 
 @dataclass(frozen=True, eq=False)
-class Blend:
+class Blend(Stored):
     """The product of J forests' probabilities, each to a power, and of a factor for each class.
 
     `powers` (J,) >= 0, `offset` (K,) the logarithms of the factors; probabilities stay above `lowest`.

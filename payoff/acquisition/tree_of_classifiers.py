@@ -16,6 +16,7 @@ from payoff.acquisition.prices import Prices, slack_of
 from payoff.acquisition.states import States, Trajectories, checked
 from payoff.arrays import F64, I32, Bools, Indices, Ints
 from payoff.compiled import copy, kernel
+from payoff.stored import Stored
 
 Nodes = tuple[I32, I32, Bools]
 
@@ -29,7 +30,7 @@ class Scorer(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class TreeOfClassifiers:
+class TreeOfClassifiers(Stored):
     """N nodes over m features, the root first; K classes, or 0 for numbers.
 
     `upper`, `lower` (N,): the next node of a case whose score is above `thresholds` (N,), and of others; -1 leaves the

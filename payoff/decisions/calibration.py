@@ -14,6 +14,8 @@ from typing import Protocol
 import numpy as np
 from scipy.special import expit, logit, softmax
 
+from payoff.stored import Stored
+
 FEW = 20  # rows of a class with which it has no isotonic curve of its own
 
 
@@ -26,7 +28,7 @@ class Calibrator(Protocol):
 
 
 @dataclass(frozen=True)
-class Sigmoid:
+class Sigmoid(Stored):
     """Platt's curve `1/(1 + exp(-(slope log-odds + offset)))`, slope >= 0, for class 1 of two.
 
     Probabilities closer to 0 or 1 than `limit` count as `limit`; the answers stay `lowest` away from 0 and 1.
@@ -46,7 +48,7 @@ class Sigmoid:
 
 
 @dataclass(frozen=True)
-class Multinomial:
+class Multinomial(Stored):
     """Probabilities proportional to `exp(slope log p_k + offset_k)`, slope >= 0, for K >= 3 classes.
 
     Probabilities below `limit` count as `limit`; the answers are at least about `lowest`.
@@ -70,7 +72,7 @@ def are_constant(P: np.ndarray, models: int) -> bool:
 
 
 @dataclass(frozen=True)
-class Isotonic:
+class Isotonic(Stored):
     """Rising piecewise linear curves through knots, flat outside; one per class, or one for two classes."""
 
     knots: tuple[np.ndarray, ...]

@@ -18,6 +18,7 @@ from payoff.learners.logistic import Logistic
 from payoff.learners.random_forest import RandomForest
 from payoff.learners.unseen import log_losses, mean_and_error, near_best, unseen
 from payoff.progress import part
+from payoff.stored import Stored
 
 _FOLDS = 3
 _OVER = "max_seconds were over"
@@ -44,7 +45,7 @@ _KERNEL_ROWS = (
 
 
 @dataclass(frozen=True)
-class Tried:
+class Tried(Stored):
     """What a candidate earned: `score` and its standard error per row, or None with the `reason`."""
 
     kind: str

@@ -23,6 +23,7 @@ from payoff.errors import Invalid, pointer
 from payoff.learners.loading import scikit
 from payoff.learners.unseen import best_calibration
 from payoff.progress import part, report
+from payoff.stored import Stored
 
 if TYPE_CHECKING:  # see above
     from sklearn.utils import Tags
@@ -79,7 +80,7 @@ class Scorer(Protocol):
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))
-class Dataclass:
+class Dataclass(Stored):
     """Its subclasses are dataclasses."""
 
     def __init_subclass__(cls) -> None:

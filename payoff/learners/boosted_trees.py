@@ -13,6 +13,7 @@ from threadpoolctl import ThreadpoolController
 from payoff.decisions.explanations import Contributions
 from payoff.learners.loading import compiled
 from payoff.progress import report
+from payoff.stored import Stored
 
 MAX_CATEGORIES = 255
 """What scikit-learn's bins hold; of a feature with more, the most common have codes of their own."""
@@ -29,7 +30,7 @@ def _threads(rows: int) -> AbstractContextManager[Any]:
 
 
 @dataclass(frozen=True)
-class Boosted:
+class Boosted(Stored):
     """Probabilities or numbers from raw rows; `pool` gives the columns `many`, of too many categories, other codes."""
 
     model: HistGradientBoostingClassifier | HistGradientBoostingRegressor

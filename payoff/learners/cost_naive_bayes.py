@@ -11,10 +11,11 @@ from payoff.decisions.explanations import Contributions, of_terms
 from payoff.learners.base import Learner
 from payoff.learners.linear import FEW, softmax, summed
 from payoff.learners.parameters import Calibration
+from payoff.stored import Stored
 
 
 @dataclass(frozen=True)
-class Places:
+class Places(Stored):
     """The position of each value of a row in one table: by category code, or by a number's bin.
 
     A feature has `lasts + 1` places from `offsets` on; its last is "missing", where codes beyond training end, too.
@@ -75,7 +76,7 @@ def _cuts(column: np.ndarray, weights: np.ndarray, bins: int) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Tables:
+class Tables(Stored):
     """`log p(class)` (K,) and, for every place, `log p(value | class)` (places, K), 0 where it is left out."""
 
     places: Places

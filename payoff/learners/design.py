@@ -18,6 +18,7 @@ from scipy.special import boxcox1p, inv_boxcox1p
 from payoff.learners.base import check_sizes
 from payoff.learners.linear import LARGEST, Hinges, Linear
 from payoff.learners.loading import scikit
+from payoff.stored import Stored
 
 if TYPE_CHECKING:  # SciPy's sparse matrices, which predictions do not need
     from scipy import sparse
@@ -32,7 +33,7 @@ _DENSE = 0.3  # the share of non-zeros from which a dense matrix is the smaller 
 
 
 @dataclass(frozen=True)
-class Design:
+class Design(Stored):
     """A fitted preparation of rows (n, m) with NaN where missing.
 
     The columns, in order: the `numeric` features, a missing one as its training mean, centred and scaled to variance

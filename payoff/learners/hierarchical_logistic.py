@@ -13,10 +13,11 @@ from payoff.learners.kernel_logistic import KernelLogistic, most_common
 from payoff.learners.logistic import Logistic
 from payoff.learners.parameters import Majority
 from payoff.progress import part
+from payoff.stored import Stored
 
 
 @dataclass(frozen=True)
-class Stages:
+class Stages(Stored):
     """The product of two stages: P(H) from the first, P(D) P(D_k | D) for the minority classes.
 
     `first` has classes 0 (majority) and 1 (minority); `second`, of the minority classes in order, is None where

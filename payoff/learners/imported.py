@@ -20,6 +20,7 @@ from payoff.errors import Invalid, MissingPackage, PayoffError
 from payoff.learners.base import Learner, Scorer
 from payoff.learners.loading import scikit
 from payoff.learners.unseen import calibrated_unseen
+from payoff.stored import Stored
 
 FOLDS = 5
 _WORDS = 300  # characters of a foreign error
@@ -50,7 +51,7 @@ class Schema(Protocol):
 
 
 @dataclass(frozen=True)
-class Columns:
+class Columns(Stored):
     """The model's columns: `order` (w,) are their positions in the rows, `words` the categories of each and NaN for a
     missing one, or None for numbers.
     """
@@ -176,7 +177,7 @@ def checked_rows(P: np.ndarray, n_classes: int) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Foreign:
+class Foreign(Stored):
     """A model of another library; `order` (K,): the data set's classes among its own, None where they agree."""
 
     columns: Columns
@@ -235,9 +236,6 @@ class OnnxScorer(Foreign):
     """The bytes of an ONNX file. The session is not pickled: it is opened with the first rows, in one thread."""
 
     content: bytes
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "session"}
 
     @cached_property
     def session(self) -> Any:

@@ -16,6 +16,7 @@ from payoff.learners.loading import scikit
 from payoff.learners.logistic import chosen_transform
 from payoff.learners.parameters import Majority, Strength
 from payoff.progress import part
+from payoff.stored import Stored
 
 # Up to so many rows every row is a landmark, and the fit exact. Measured on two cores (cover
 # types, 7 classes): 2000 rows 1.9 s, 3000 rows 4.6 s, 4000 rows 9.3 s: the cube begins to rule.
@@ -32,7 +33,7 @@ _FAR = 1e200  # kernel values beyond keep their sign and no more: their sums mus
 
 
 @dataclass(frozen=True)
-class Kernel:
+class Kernel(Stored):
     """k(a, b) = exp(-gamma |a-b|^2), <a, b>, or (gamma <a, b> + 1)^degree."""
 
     name: str
@@ -63,7 +64,7 @@ class Kernel:
 
 
 @dataclass(frozen=True)
-class KernelScorer:
+class KernelScorer(Stored):
     """Probabilities from raw rows: softmax of k(x, landmarks) alpha + intercept.
 
     `landmarks` (m, width) are prepared. `alpha` (m, K), `intercept` (K,): zero for the reference class.

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import expit
 
 from payoff.decisions.explanations import Contributions, of_terms
+from payoff.stored import Stored
 
 LARGEST = 1e100  # of a number's magnitude: the squares of such numbers, and their sums, stay finite
 FEW = 64  # rows up to which one operation on a bigger array is cheaper than several
@@ -36,7 +37,7 @@ def softmax(Z: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Hinges:
+class Hinges(Stored):
     """W hinges of raw columns, and the D curves that are made of them.
 
     Hinge w is max(min(x, uppers[w]) - knots[w], 0) of column `columns[w]`; its training mean is `means[w]`. Curve d is
@@ -91,7 +92,7 @@ def _bend(
 
 
 @dataclass(frozen=True)
-class Linear:
+class Linear(Stored):
     """Scores (n, L) of raw rows (n, m): what a linear model on `Design.matrix` gives, with everything multiplied out.
 
     `coef` (numeric features, L) and `intercept` (L,) act on raw numbers; `means` fill a missing one and `marks` (as
@@ -193,7 +194,7 @@ def probabilities(Z: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class LinearScorer:
+class LinearScorer(Stored):
     """Two classes from one score, the log-odds of the second, or K classes from K scores."""
 
     linear: Linear

@@ -12,13 +12,14 @@ import numpy as np
 
 from payoff.arrays import F64, I32, I64, U8
 from payoff.compiled import kernel
+from payoff.stored import Stored
 
 CELLS = 1_000_000  # near rows that are in memory together
 _BLOCK = 64
 
 
 @dataclass(frozen=True, eq=False)
-class Members:
+class Members(Stored):
     """Of N training rows with `weights` (N,), the leaf at node j has `rows[starts[j]:starts[j + 1]]`."""
 
     weights: F64

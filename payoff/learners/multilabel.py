@@ -21,6 +21,7 @@ from payoff.learners.loading import compiled, scikit
 from payoff.learners.logistic import Logistic, chosen_transform
 from payoff.learners.parameters import Amount, Calibration, Strength
 from payoff.progress import part
+from payoff.stored import Stored
 
 if TYPE_CHECKING:  # see `base`
     from payoff.acquisition.forest import FlatForest
@@ -77,7 +78,7 @@ def constant_share(y: np.ndarray) -> float:
 
 
 @dataclass(frozen=True)
-class Curves:
+class Curves(Stored):
     """The calibration curves of L labels, applied together: a sigmoid each, and steps for the `stepped` ones."""
 
     slopes: np.ndarray
@@ -130,7 +131,7 @@ def as_indicator(y: Any) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Chain:
+class Chain(Stored):
     """A linear model per label (L of them), each on the features and the probabilities of the labels before it.
 
     `fixed` is what is passed on for a label of too few rows to learn what it should.
@@ -257,7 +258,7 @@ class MultilabelLogistic(Multilabel):
 
 
 @dataclass(frozen=True, eq=False)
-class Neighbours:
+class Neighbours(Stored):
     """Which label vectors the training rows in each leaf have, in the first trees of a forest.
 
     `vectors` (D, L): the distinct ones, `codes` (N,): which of them each training row has. As many trees as keep

@@ -4,9 +4,9 @@ Source: Meinshausen, "Quantile regression forests" (2006).
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from payoff.acquisition.forest import FlatForest
 from payoff.arrays import F64, I32, I64, Bools
 from payoff.decisions.quantities import Distribution, Samples, below
 from payoff.learners.members import Members
+from payoff.stored import Stored
 
 _MEMBERS = 40_000_000  # of leaves, of all trees together: 4 bytes each
 _JUDGED = 5000  # rows that correct the distribution, at most
@@ -24,7 +25,7 @@ _NO_TIE = 1e-300  # instead of no weight at a number
 
 
 @dataclass(frozen=True, eq=False)
-class QuantileForest:
+class QuantileForest(Stored):
     """A row's distribution is the mean over the trees of that of all training rows in its leaf, by their weights.
 
     `numbers` (N,) are of the training rows, ascending. `curve`: what is said where `_LINE` of the weight is reached.
@@ -111,8 +112,3 @@ class QuantileForest:
         node, weights = np.repeat(np.arange(len(sizes)), sizes), self.members.weights[rows]
         total = np.bincount(node, weights * self.numbers[rows], len(sizes))
         return total / np.where(sizes > 0, np.bincount(node, weights, len(sizes)), 1.0)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {
-            one.name: getattr(self, one.name) for one in fields(self)
-        }  # the others are found again

@@ -8,13 +8,14 @@ import numpy as np
 
 from payoff.arrays import F64
 from payoff.decisions.quantities import Distribution, Samples
+from payoff.stored import Stored
 
 RESIDUALS = 1000  # that stand for all
 _CELLS = 1 << 20  # of the distributions that are made at once
 
 
 @dataclass(frozen=True, eq=False)
-class Residuals:
+class Residuals(Stored):
     """A boosted mean, a boosted `spread` (None: the same for all rows), and `scaled` (R,): residuals of unseen rows in
     units of their spread, ascending and equally likely, as in split conformal prediction. The spread is at least
     `least`, and no number below `floor`: numbers that are never negative stay so.

@@ -13,13 +13,14 @@ from payoff.learners.loading import scikit
 from payoff.learners.parameters import Calibration
 from payoff.learners.unseen import best_calibration
 from payoff.probabilities import are_shares, clipped
+from payoff.stored import Stored
 
 _TINY = 1e-300  # so that a row of zeros has a sum
 _FARTHEST = 30.0  # units from the centre: scores farther away, such as -1e30 for minus infinity, count as this far
 
 
 @dataclass(frozen=True)
-class Standardised:
+class Standardised(Stored):
     """Scores in another unit, as probabilities: of two classes from one score (n, 1) or from the difference of two
     (n, 2), of K classes from K scores.
     """
@@ -33,7 +34,7 @@ class Standardised:
 
 
 @dataclass(frozen=True)
-class Given:
+class Given(Stored):
     """Probabilities (n, K) as they come; NaN in rows that are none."""
 
     def posterior(self, X: np.ndarray) -> np.ndarray:
@@ -43,7 +44,7 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Shares:
+class Shares(Stored):
     """Scores from 0 to 1, taken for probabilities: one (n, 1) of the second class, or (n, K), divided by their sum."""
 
     def posterior(self, X: np.ndarray) -> np.ndarray:

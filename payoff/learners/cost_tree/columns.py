@@ -10,10 +10,11 @@ import numpy as np
 
 from payoff.learners.design import Design
 from payoff.learners.linear import Linear
+from payoff.stored import Stored
 
 
 @dataclass(frozen=True, eq=False)
-class Plain:
+class Plain(Stored):
     """The prepared features themselves; `uses` (m, T) bool, the paper's F: which features a column reads."""
 
     design: Design
@@ -43,7 +44,7 @@ class Plain:
 
 
 @dataclass(frozen=True, eq=False)
-class Boosted:
+class Boosted(Stored):
     """The outputs of a boosted ensemble's trees, centred and scaled to variance 1 (section 3); fields as of `Plain`.
 
     `trees` are scikit-learn's fitted `tree_`.
@@ -71,7 +72,7 @@ class Boosted:
 
 
 @dataclass(frozen=True, eq=False)
-class BoostedScorer:
+class BoostedScorer(Stored):
     """Scores from those trees that have weight."""
 
     plain: Plain

@@ -17,13 +17,14 @@ from scipy import sparse
 from scipy.special import expit
 
 from payoff.acquisition.prices import Prices
+from payoff.stored import Stored
 
 SMOOTH = 1e-5
 """`sqrt(g)` is `sqrt(g + SMOOTH^2) - SMOOTH`, so that a weight of zero has an auxiliary variable above zero."""
 
 
 @dataclass(frozen=True)
-class Squared:
+class Squared(Stored):
     """`(s - y)^2` for numbers."""
 
     outputs: int = 1
@@ -35,7 +36,7 @@ class Squared:
 
 
 @dataclass(frozen=True)
-class TwoClasses:
+class TwoClasses(Stored):
     """`log(1 + exp(-s))` for class 1 and `log(1 + exp(s))` for class 0."""
 
     outputs: int = 1
@@ -50,7 +51,7 @@ class TwoClasses:
 
 
 @dataclass(frozen=True)
-class Classes:
+class Classes(Stored):
     """Cross-entropy of a softmax over `outputs` scores, one for each class."""
 
     outputs: int

@@ -1,5 +1,6 @@
 """What all learners do alike, over the catalogue: scikit-learn's conventions, weights, refusals, refits, progress."""
 
+import io
 import pickle
 
 import numpy as np
@@ -15,6 +16,7 @@ from payoff.errors import Invalid
 from payoff.learners.catalogue import KINDS, resolve
 from payoff.learners.parameters import request_of
 from payoff.progress import listen
+from payoff.stored import Stored
 from tests.reference.stepwise import simulate
 from tests.reference.tables import SMALL, drawn, mixed
 
@@ -30,6 +32,20 @@ AT_RANDOM = (
     "multilabel_forest",
     "random_forest",
 )
+
+
+class _Reader(pickle.Unpickler):
+    """Notes the classes of the library that a pickle names."""
+
+    def __init__(self, content):
+        super().__init__(content)
+        self.ours = set()
+
+    def find_class(self, module, name):
+        found = super().find_class(module, name)
+        if module.startswith("payoff.") and isinstance(found, type):
+            self.ours.add(found)
+        return found
 
 
 def made(name, /, **options):
@@ -176,7 +192,9 @@ def test_mixed_tables_with_missing_values_are_answered(name, task):
     np.testing.assert_allclose(alone, found, atol=1e-12)
     many = np.resize(np.arange(70), 2_100)  # beyond blocks of rows, and no multiple of one
     np.testing.assert_allclose(answers(model, new[many]), alone[many], atol=1e-12)
-    np.testing.assert_array_equal(answers(pickle.loads(pickle.dumps(model)), new), found)
+    reader = _Reader(io.BytesIO(pickle.dumps(model)))
+    np.testing.assert_array_equal(answers(reader.load(), new), found)
+    assert {kind for kind in reader.ours if not issubclass(kind, (Stored, tuple))} == set()
     with parallel_config(n_jobs=2):
         np.testing.assert_array_equal(answers(clone(model).fit(X, y), new), found)
     assert answers(model, np.empty((0, X.shape[1]))).shape == (0, *found.shape[1:])

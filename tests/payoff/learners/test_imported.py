@@ -14,9 +14,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from app.errors import Conflict
 from app.features import Feature, Schema
-from payoff.errors import Invalid
+from payoff.errors import Invalid, MissingPackage
 from payoff.learners.imported import OnnxScorer, class_order, load_onnx
 from tests.messages import says
 
@@ -164,7 +163,7 @@ def test_without_the_extra_the_error_names_it(monkeypatch):
     scorer = load_onnx(converted(MODELS["linear"]()), NUMBERS, CLASSES, None)
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
 
-    with pytest.raises(Conflict) as caught:
+    with pytest.raises(MissingPackage) as caught:
         OnnxScorer(columns=scorer.columns, content=scorer.content).posterior(X)
     assert "payoff[onnx]" in caught.value.detail
 
