@@ -107,7 +107,7 @@ home folder."""
 
     request_memory_mb: int | None = Field(default=None, ge=64)
     """Memory for requests in progress: bodies (counted twice), work and answers. 503 while it is used up, 413 for a \
-request that can never fit. Default: a third of the memory of the container or machine, at most 2048."""
+request that can never fit. Default: a third of the memory of the container or machine, at most 1024."""
 
     cache_mb: int = Field(default=512, ge=1)
     """Memory for loaded models, measured by the size of their files."""

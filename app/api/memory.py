@@ -27,7 +27,7 @@ VALUE = 120  # an object: a number takes 32, a list 80, a dictionary 230; rows a
 SMALL = 64 * 1024  # what takes less is not charged: the number of requests at a time bounds it
 _RETRY_SECONDS = 2
 _MB = 2**20
-_MAX = 2048 * _MB
+_MAX = 1024 * _MB
 _CGROUP_LIMITS = (
     Path("/sys/fs/cgroup/memory.max"),
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),

@@ -25,6 +25,7 @@ _BYTES_PER_VIEW = (
     16  # a length in four bytes, then a prefix and where the rest is, or the text itself
 )
 _FREE_ROWS = 100_000  # that may take no bytes
+LARGEST_TEXT = 64 * 2**20  # bytes of a column in full, and of all that comes back with an answer
 _OFFSET_BYTES = 8  # of each text
 _COPIES = 2  # of views in memory while they are converted
 
@@ -189,7 +190,9 @@ def _plain(
         for array in (chunk.dictionary if coded else chunk for chunk in column.chunks)
     }
     if pa.types.is_string_view(kind):
-        charge(sum(map(_view_bytes, texts.values())), _COPIES)
+        size = sum(map(_view_bytes, texts.values()))
+        _check_text(name, size)
+        charge(size, _COPIES)
         charge(len(column), _OFFSET_BYTES)
     column.validate(full=True)
     if not holds_text(kind):
@@ -206,9 +209,19 @@ def _plain(
         raise Invalid.at(
             pointer(name, row), f"{name!r} has at most {MAX_CATEGORY} characters a cell"
         )
-    charge(pc.sum(each_row).as_py() or 0, 1)
+    size = pc.sum(each_row).as_py() or 0
+    _check_text(name, size)
+    charge(size, 1)
     charge(len(column), _OFFSET_BYTES)
     return pa.chunked_array([words[place].take(codes) for place, codes in parts], _TEXT)
+
+
+def _check_text(name: str, size: int) -> None:
+    """TooLarge for a column whose text takes too much once each cell has its own."""
+    if size > LARGEST_TEXT:
+        raise TooLarge(
+            f"the text of the column {name!r} takes {size:,} bytes in full; at most {LARGEST_TEXT:,} are supported"
+        )
 
 
 def _place_of(array: pa.Array) -> tuple[int, ...]:

@@ -90,6 +90,26 @@ def test_a_dictionary_that_comes_back_is_charged_as_it_is_spelt_out(small):
     assert answer.status_code == 413, answer.text[:300]
 
 
+def spelt_out(letters: int, rows: int) -> pa.DictionaryArray:
+    """A column of one word, whose body takes a byte for each row."""
+    return pa.DictionaryArray.from_arrays(np.zeros(rows, np.int8), ["x" * letters])
+
+
+@pytest.mark.parametrize(
+    ("letters", "columns"), [(1000, 1), (300, 3)], ids=["one column", "all together"]
+)
+def test_text_that_comes_back_is_bounded_whatever_the_memory(service, ward, letters, columns):
+    """57 kB of Parquet became an answer of 461 MB: what is in full more than 64 MB is not made."""
+    n, names = 80_000, [f"w{i}" for i in range(columns)]
+    words = {name: spelt_out(letters, n) for name in names}
+    body = arrow({"age": np.ones(n), "pulse": np.ones(n), "pain": ["mild"] * n, **words})
+    query = {"model": ward, "rule": "most_probable", "keep": ",".join(names)}
+    answer = service.post("/predict", params=query, content=body, headers={"Content-Type": ARROW})
+
+    assert answer.status_code == 413, answer.text[:300]
+    assert "at most 67,108,864 are" in answer.json()["detail"]
+
+
 ROWS = [[1, 2, "mild"]]
 ASKED = {"model": "ward", "rule": "most_probable"}
 RETRIEVED = {"setting": "binary", "loss": {"name": "f_beta"}}
@@ -147,15 +167,13 @@ def header(shape: tuple[int, ...], kind: str = "<f8") -> bytes:
     return file.getvalue()
 
 
-SHAPES = [(10**13,), (10**13, 10**13), (-1,), (3, -4), (0, 2**62, 2**62), (1,) * 70]
+SHAPES = [(10**9, 0), (10**13,), (10**13, 10**13), (-1,), (3, -4), (0, 2**62, 2**62), (1,) * 70]
 
 
-@pytest.mark.parametrize(
-    ("shape", "status"), [((10**9, 0), 413), *((shape, 422) for shape in SHAPES)]
-)
-def test_a_shape_larger_than_the_body_is_rejected(service, shape, status):
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_shape_larger_than_the_body_is_rejected(service, shape):
     """Neither one that the body is too short for, nor one that no array has; a header alone allocates nothing."""
-    assert retrieved(service, header(shape)).status_code == status
+    assert retrieved(service, header(shape)).status_code == 422
 
 
 def test_arrays_are_read_in_their_memory_order():

@@ -1,7 +1,7 @@
 """Columns of tables as rows of features. pyarrow takes 40 MB."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
@@ -15,6 +15,7 @@ from app.api.codecs.npy import finite
 from app.api.codecs.tables import Sheet
 from app.api.memory import NUMBER, TEXT, VALUE, Charge
 from app.data.values import (
+    LARGEST_TEXT,
     by_form,
     first_longer,
     floats,
@@ -27,12 +28,14 @@ from app.features import Schema
 from app.outcomes.tables import MAX_ID
 from app.text import MAX_CATEGORY, MAX_POSITIONS, MISSING, refused_category
 from app.usecases.predict import Rows
-from payoff.errors import Flaw, Invalid, pointer, reject, unknown_at
+from payoff.errors import Flaw, Invalid, TooLarge, pointer, reject, unknown_at
 
 Words = Mapping[str, Collection[str]]
 """The categories of columns by their names."""
 NO_WORDS: Words = MappingProxyType({})
 _HINT = "; `id` and `keep` name columns that only come back"
+_ESCAPED = r'[\x00-\x1f"\\]'  # what JSON writes as an escape
+_ESCAPE_BYTES = 5  # more than the character itself takes, at most
 _MAX_CELL = 1000  # characters of a cell that comes back and is no id
 
 
@@ -60,12 +63,28 @@ def _carried(sheet: Sheet, table: pa.Table, features: Collection[str]) -> tuple[
         name: _column(table.column(name), name, sheet.charge, is_id=name == fields.id)
         for name in names
     }
+    _check_text([column for column in columns.values() if holds_text(column.type)], sheet.charge)
     ignored = index_columns(table.schema).union(names).difference(features)
     rest = [
         i for i, name in enumerate(table.column_names) if name not in ignored
     ]  # a name may occur twice
     rest = table.select(rest) if len(rest) < table.num_columns else table
     return rest, Carried(fields.id, columns, fields.keep)
+
+
+def _check_text(columns: Sequence[pa.ChunkedArray], charge: Charge) -> None:
+    """TooLarge where the text that comes back takes too much, as JSON has it; charges for it before it is made."""
+    size = sum(
+        (pc.sum(pc.binary_length(column)).as_py() or 0)
+        + (pc.sum(pc.count_substring_regex(column, _ESCAPED)).as_py() or 0) * _ESCAPE_BYTES
+        for column in columns
+    )
+    if size > LARGEST_TEXT:
+        raise TooLarge(
+            f"the text that comes back would take {size:,} bytes; at most {LARGEST_TEXT:,} are allowed"
+        )
+    charge(size, TEXT)
+    charge(sum(map(len, columns)))
 
 
 def _column(column: pa.ChunkedArray, name: str, charge: Charge, *, is_id: bool) -> pa.ChunkedArray:

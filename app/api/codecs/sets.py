@@ -59,6 +59,11 @@ def sets_of_npy(body: bytes, charge: Charge) -> Sets:
             pointer(FIELD),
             f"the array has {array.ndim} dimensions; it must have one (one set) or two (a set per row)",
         )
+    if (
+        not array.size and array.ndim == 2 and len(array)
+    ):  # a few bytes would state a million of them
+        words = f"the shape of the array is {list(array.shape)}; each set must have an item"
+        raise Invalid.at(pointer(FIELD), words)
     check_extent(1 if array.ndim == 1 else len(array), array.size)
     offsets = None if array.ndim == 1 else np.arange(len(array) + 1) * array.shape[1]
     return Sets(np.ascontiguousarray(array).ravel(), offsets)
