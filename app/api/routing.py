@@ -4,7 +4,6 @@ import asyncio
 import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable, Iterator, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal, TypeVar, TypeVarTuple, cast, get_origin
 
@@ -13,14 +12,13 @@ from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, Query, Request, Response, params
 from fastapi.dependencies.utils import get_flat_params
 from pydantic import BaseModel, ValidationError
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from app.access.caller import Caller
 from app.api.codecs.json import INLINE_BYTES, check_document, parsed, syntax_error
 from app.api.codecs.media_types import JSON
-from app.api.gate import GatedRoute, charge_of
+from app.api.gate import MAX_AT_ONCE, GatedRoute, charge_of
 from app.errors import Busy, NotFound, Unsupported
 from app.registry.loaded import Loaded
 from app.usecases.matrices import MatrixFields
@@ -197,11 +195,8 @@ async def run(request: Request, pace: Pace, work: Callable[[], _Result]) -> _Res
     """What `work` returns."""
     if pace == "now":
         return work()
-    return await (
-        run_in_threadpool(work)
-        if pace == "in a thread"
-        else limiters(request).long.run(request, work)
-    )
+    limiter = limiters(request).short if pace == "in a thread" else limiters(request).long
+    return await limiter.run(request, work)
 
 
 def checked(body_type: type[_Body], fields: Any) -> _Body:
@@ -322,42 +317,56 @@ def with_matrix(response: Response, sent: MatrixFields) -> Response:
 # Threads, so that one kind of work cannot occupy those of another
 
 
+@dataclass
+class _Share:
+    """What one key has of a limiter: `threads`, and the `calls` that run or wait."""
+
+    threads: CapacityLimiter
+    calls: int = 0
+
+
 class Limiter:
-    """Runs functions in at most `threads` threads at once, half of them for one key; `waiting` more calls may wait."""
+    """Runs functions in at most `threads` threads at once, half of them for one key.
+
+    Of each key `waiting` more calls may wait: those of one key take no place from another's.
+    """
 
     def __init__(self, threads: int, waiting: int) -> None:
+        self._count = threads
         self._threads = CapacityLimiter(threads)
-        self._share = max(threads // 2, 1)
-        self._most = threads + waiting
-        self._calls = 0
-        self._of_key: dict[str, CapacityLimiter] = {}  # those with calls
+        self._most_calls = threads + waiting
+        self._shares: dict[str | None, _Share] = {}  # of the keys with calls
 
     async def run(
-        self, request: Request | None, function: Callable[[*_Args], _Result], *args: *_Args
+        self, request: Request, function: Callable[[*_Args], _Result], *args: *_Args
     ) -> _Result:
-        """The function's result, which `request` waits for; Busy (503) where too many calls wait already.
+        """The function's result, which `request` waits for; Busy (503) where too many calls of its key wait.
 
         Nothing is begun for a client that has gone while it waited; what has begun is bounded by its own limits.
         """
-        if self._calls >= self._most:
+        share = self._share_of(request)
+        if share.calls >= self._most_calls:
             raise Busy(
                 "too many requests of this kind are waiting; try again later",
                 seconds=_RETRY_SECONDS,
             )
-        caller = None if request is None else request.scope["state"].get("caller")
-        key = caller.client if caller else None  # callers without a key share all threads
-        share = None if key is None else self._of_key.setdefault(key, CapacityLimiter(self._share))
-        waits = any(limiter and limiter.available_tokens < 1 for limiter in (share, self._threads))
-        self._calls += 1
+        waits = any(limiter.available_tokens < 1 for limiter in (share.threads, self._threads))
+        share.calls += 1
         try:
-            async with share or nullcontext(), self._threads:
-                if waits and request is not None and await request.is_disconnected():
+            async with share.threads, self._threads:
+                if waits and await request.is_disconnected():
                     raise ClientDisconnect
                 return await to_thread.run_sync(function, *args, limiter=_ANY)
         finally:
-            self._calls -= 1
-            if key and share and not share.borrowed_tokens and not share.statistics().tasks_waiting:
-                self._of_key.pop(key, None)
+            share.calls -= 1
+
+    def _share_of(self, request: Request) -> _Share:
+        """That of the key of the request; callers without a key share all threads."""
+        self._shares = {key: share for key, share in self._shares.items() if share.calls}
+        caller = request.scope["state"].get("caller")
+        key = caller.client if caller else None
+        threads = self._count if key is None else max(self._count // 2, 1)
+        return self._shares.setdefault(key, _Share(CapacityLimiter(threads)))
 
 
 class Once:
@@ -380,17 +389,20 @@ class Once:
 
 @dataclass(frozen=True)
 class Limiters:
-    """`health` for probes, `metrics` for `/metrics`, which may wait for the job table, `retrieve` for
-    `/retrieve`, `long` for work that takes seconds: simulations, reports on a hold-out, charts, parsing long bodies;
-    `upload` for reading data sets, `load` for models that are not in memory, `looks` for jobs that are followed. All
-    other work shares the framework's forty threads: short work, and waiting for the database or the stores.
+    """`health` for probes, `metrics` for `/metrics`, which may wait for the job table, `retrieve`
+    for `/retrieve`, `short` for work that takes up to a second: reading bodies, decisions, the next
+    features; `long` for work that takes seconds: simulations, reports on a hold-out, charts,
+    parsing long bodies; `upload` for reading data sets, `load` for models that are not in memory,
+    `looks` for jobs that are followed. The framework's forty threads wait for the database and the
+    stores.
     """
 
     health: Limiter = field(default_factory=lambda: Limiter(2, 200))
     metrics: Limiter = field(default_factory=lambda: Limiter(2, 20))
-    retrieve: Limiter = field(
-        default_factory=lambda: Limiter(4, 60)
-    )  # a million numbers: a core and 200 MB for 1 s
+    # of a million numbers: a core and 200 MB for 1 s
+    retrieve: Limiter = field(default_factory=lambda: Limiter(4, 60))
+    # more threads take the interpreter's lock from the event loop, and compute no faster
+    short: Limiter = field(default_factory=lambda: Limiter(4, MAX_AT_ONCE))
     long: Limiter = field(default_factory=lambda: Limiter(2, 16))
     upload: Limiter = field(
         default_factory=lambda: Limiter(2, 30)

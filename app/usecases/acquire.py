@@ -27,6 +27,8 @@ from payoff.decisions.benefit import LARGEST, Decision, Prepared
 from payoff.decisions.case_benefits import by_case
 from payoff.errors import Flaw, Invalid, TooLarge, pointer, reject, unknown_at
 
+_CASE_SECONDS = 4e-5
+_MATRIX_SECONDS = 0.02  # for each case that has a matrix of its own
 MAX_CELLS = 500_000  # cases times features: the answer may name every feature for every case
 _PER_FEATURE = 4  # values: each case may wait for each feature, which the answer then names
 _TREE = "a tree of classifiers asks to the end of its path; benefits decide, but do not stop"
@@ -254,6 +256,11 @@ def extent(model: Loaded, cases: int, asked: AcquireRequest) -> int:
     return min(cases, MAX_CELLS) * (
         _PER_FEATURE * len(model.schema.names) + classes + actions + each
     )
+
+
+def seconds(cases: int, asked: AcquireRequest) -> float:
+    """About how long `acquire` and the writing of its answer take for so many cases."""
+    return cases * (_CASE_SECONDS + _MATRIX_SECONDS * bool(asked.case_columns))
 
 
 def _check_finite(states: States, place: Callable[[int], str]) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import re
 import threading
 from dataclasses import replace
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ from starlette.requests import ClientDisconnect
 
 from app.api.gate import GatedRoute
 from app.api.routing import Limiter, Limiters, limiters
+from app.errors import Busy
 from payoff.learners.catalogue import ACQUIRES
 from tests.api.callers import ask
 from tests.api.permissions import SHARED, template_of
@@ -22,6 +24,7 @@ LIMITED = {
     "probabilities": [[0.5, 0.5]] * 2_000,
     "resources": [{"name": "beds", "use": {"a": 1}, "at_most": 9}],
 }
+BY_CASE = {"instances": [{}] * 100, "benefits": [[0, {"column": "a", "times": 1}], [-10, 5]]}
 # routes that always compute, the limiter of their work, and a request
 COMPUTING = {
     "POST /models/m/benefit": ("long", {"json": {"benefits": BENEFITS}}),
@@ -35,6 +38,9 @@ COMPUTING = {
         {"content": b"a,b\n1,2\n", "headers": {"Content-Type": "text/csv"}},
     ),
     "POST /predict": ("long", {"content": b" " * 2_000_000}),
+    "POST /predict?short": ("short", {"content": b" " * 20_000}),
+    "POST /acquire": ("short", {"json": {"model": "m", "known": {}}}),
+    "POST /acquire?by case": ("long", {"json": {"model": "m", **BY_CASE}}),
     "POST /predict?limits": (
         "long",
         {"json": {"benefits": BENEFITS, "classes": ["a", "b"], **LIMITED}},
@@ -70,12 +76,13 @@ def test_a_route_in_the_threads_of_all_is_known_to_be_cheap(app):
 @pytest.mark.parametrize("route", COMPUTING)
 def test_work_has_threads_of_its_own(app, route, monkeypatch):
     """With no place left at its limiter alone the route is told to come again."""
-    askable = SimpleNamespace(card=SimpleNamespace(fitted={"acquire": ACQUIRES}))
+    card = SimpleNamespace(fitted={"acquire": ACQUIRES})
+    askable = SimpleNamespace(name="m", classes=["no", "yes"], card=card)
     monkeypatch.setattr(
         app.state.ports.registry.cache, "get", lambda _: askable
     )  # every model is in memory
     limiter, options = COMPUTING[route]
-    method, path = route.removesuffix("?limits").split(" ")
+    method, path = re.sub(r"\?(limits|short|by case)$", "", route).split(" ", 1)
     app.state.limiters = replace(Limiters(), **{limiter: Limiter(1, -1)})
     response = ask(app, method, path, **options)
 
@@ -146,3 +153,24 @@ def test_a_key_has_half_of_the_threads():
 
     assert asyncio.run(run()) == ["a1", "b1"]
     assert sorted(running) == ["a1", "a2", "b1"]
+
+
+def test_the_waiting_calls_of_a_key_take_no_place_from_another():
+    """Simulations of one key on 30 connections had the reports of others answered with 503."""
+    limiter, go, done = Limiter(2, 2), threading.Event(), []
+
+    def work(name: str) -> None:
+        go.wait(10)
+        done.append(name)
+
+    async def run() -> list[type]:
+        names = [f"a{i}" for i in range(9)] + ["b0", "b1"]
+        calls = [worked(limiter, connected, work, name, name[0]) for name in names]
+        tasks = [asyncio.create_task(call) for call in calls]
+        await asyncio.sleep(0.1)
+        go.set()
+        return [type(result) for result in await asyncio.gather(*tasks, return_exceptions=True)]
+
+    refused = [type(None)] * 4 + [Busy] * 5
+    assert asyncio.run(run()) == [*refused, type(None), type(None)]
+    assert sorted(done) == ["a0", "a1", "a2", "a3", "b0", "b1"]

@@ -7,7 +7,6 @@ from typing import Any
 
 import orjson
 from fastapi import Request, Response
-from fastapi.concurrency import run_in_threadpool
 
 from app.api.codecs.answers import carried_of_ids
 from app.api.codecs.media_types import JSON
@@ -15,11 +14,13 @@ from app.api.errors import problems
 from app.api.gate import PREDICT, charge_of, needs
 from app.api.routing import (
     DirectRoute,
+    Pace,
     caller_of,
     loaded,
     ports_of,
     read,
     refuse_query,
+    run,
     with_matrix,
 )
 from app.outcomes.decision import Batch
@@ -30,6 +31,7 @@ from app.usecases.matrices import with_saved
 from payoff.errors import Invalid, pointer
 
 _DUMP = orjson.OPT_SERIALIZE_NUMPY
+_LONG_SECONDS = 0.5  # of work that has the threads for long work
 _PART = 500  # cases written at a time: the interpreter's lock is held for some milliseconds
 
 
@@ -55,15 +57,19 @@ async def acquire(request: Request) -> Response:
     if asked.instances is None and asked.ids is not None:
         raise Invalid.at("/known", "ids go with 'instances'")
     model = await loaded(request, asked.model)
-    response, batch = await run_in_threadpool(_answer, request, asked, model)
+    asked = with_saved(ports_of(request), asked, model.name, model.classes)
+    cases: Sequence[Any] = [asked.known] if asked.instances is None else asked.instances
+    pace: Pace = "long" if usecase.seconds(len(cases), asked) > _LONG_SECONDS else "in a thread"
+    work = partial(_answer, request, asked, model, cases)
+    response, batch = await run(request, pace, work)
     if batch is not None:
         await ports_of(request).recorder.record(batch)
     return response
 
 
-def _answer(request: Request, sent: AcquireRequest, model: Loaded) -> tuple[Response, Batch | None]:
-    asked = with_saved(ports_of(request), sent, model.name, model.classes)
-    cases: Sequence[Any] = [asked.known] if asked.instances is None else asked.instances
+def _answer(
+    request: Request, asked: AcquireRequest, model: Loaded, cases: Sequence[Any]
+) -> tuple[Response, Batch | None]:
     carried = carried_of_ids(asked.ids, cases)
     if asked.instances is not None:
         charge_of(request)(usecase.extent(model, len(cases), asked))
