@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from app.forms import reader
-from app.text import MAX_POSITIONS, MAX_SHOWN, refused_category
+from app.text import MAX_POSITIONS, MAX_SHOWN, normal, refused_category
 from payoff.errors import Flaw, Invalid, pointer, positions, reject, sent, unknown_at
 
 NUMBERS: set[type] = {float, int, type(None)}  # types of the cells of a numeric feature
@@ -176,6 +176,10 @@ class Schema:
         if j in self.formed:
             return self._numbers(j, words), []
         known: dict[Any, float] = self._codes[j]
+        codes = np.array(list(map(known.get, words)), dtype=np.float64)
+        if np.isnan(codes).sum() == words.count(None):
+            return codes, []
+        words = [word if word in known else normal(word or "") or None for word in words]
         codes = np.array(list(map(known.get, words)), dtype=np.float64)
         unseen = int(np.isnan(codes).sum()) - words.count(None)
         if not unseen:

@@ -24,7 +24,8 @@ _UNIT, _SIGN, _GAP = (
 )  # a gap parts thousands
 _AMOUNT = re.compile(
     rf"(?P<open>\()?(?P<sign>{_SIGN})?\s?(?P<unit>{_UNIT})?\s?(?P<inner>{_SIGN})?(?P<digits>\d(?:[\d.,]|{_GAP}(?=\d))*)"
-    rf"\s?(?P<behind>{_UNIT})?(?(open)\))"  # accountants write brackets for a minus
+    # SAP writes a minus behind the digits, accountants write brackets.
+    rf"(?P<after>{_SIGN})?\s?(?P<behind>{_UNIT})?(?(open)\))"
 )
 _DIGITS = {  # in groups of three, or in none; the sign that parts groups in one word is always the same
     POINT: re.compile(rf"(\d{{1,3}}(?:(,|{_GAP})\d{{3}})(?:\2\d{{3}})*|\d+)(\.\d+)?", re.ASCII),
@@ -130,7 +131,8 @@ def _amount(word: str, base: str, unit: str) -> float | None:
     if not (found := _AMOUNT.fullmatch(word)) or not _DIGITS[base].fullmatch(found["digits"]):
         return None
     named = [each for each in (found["unit"], found["behind"]) if each]
-    signs = [each for each in (found["sign"], found["inner"], "-" if found["open"] else "") if each]
+    places = found["sign"], found["inner"], found["after"], "-" if found["open"] else ""
+    signs = [sign for sign in places if sign]
     if len(signs) > 1 or named not in ([unit], [] if unit != "%" else [unit]):
         return None
     digits = re.sub(rf"{_GAP}|{',' if base == POINT else '[.]'}", "", found["digits"]).replace(

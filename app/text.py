@@ -1,6 +1,7 @@
 """Text from callers: which is accepted, by one rule for names, categories and all other strings; and numbers."""
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from urllib.parse import parse_qsl
 
@@ -15,10 +16,25 @@ MAX_CATEGORY = (
 # Tabs and line ends occur in the cells and headers of spreadsheets; PostgreSQL stores no NUL.
 _REFUSED = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
+# Zero-width blanks and the mark of a byte order stand at the seams of files that were joined.
+_BLANKS = "".join(filter(str.isspace, map(chr, range(0x3001)))) + "\u200b\ufeff"
+
 NUMBER = r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?"  # in one way only, so that no text takes quadratic time
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "None", "?")
 """What says that there is no number."""
 is_number = re.compile(NUMBER, re.ASCII).fullmatch
+
+
+def normal(text: str) -> str:
+    """The text in Unicode's form NFC without outer blanks, as names, labels and categories are kept and looked up."""
+    return unicodedata.normalize("NFC", text.strip(_BLANKS))
+
+
+def spelling(text: str) -> str:
+    """Equal for texts that differ in case, in blanks and in invisible signs alone."""
+    if not text.isascii():
+        text = "".join(sign for sign in text if unicodedata.category(sign) != "Cf")
+    return " ".join(text.casefold().split())
 
 
 def refused_character(text: str) -> str | None:

@@ -38,7 +38,16 @@ def test_amounts_are_read_to_the_last_bit(base, mark, groups):
         digits,
         (1, -1),
         groups,
-        [("-#", ""), ("-#", "€"), ("-€#", "€"), ("€ -#", "€"), ("-# %", "%"), ("CHF -#", "CHF")],
+        [
+            ("-#", ""),
+            ("#-", ""),
+            ("#- €", "€"),
+            ("-#", "€"),
+            ("-€#", "€"),
+            ("€ -#", "€"),
+            ("-# %", "%"),
+            ("CHF -#", "CHF"),
+        ],
     ):
         number = sign * Decimal(text)
         word = written(number, group, mark, pattern)
@@ -63,7 +72,7 @@ def test_what_is_no_amount_is_not_read():
         "5 %",
         "SKU 5",
     ]
-    words += ["(-5)", "(5", "--5", "-€-5"]
+    words += ["(-5)", "(5", "--5", "-€-5", "-5-", "5--", "(5-)"]
     assert [word for word in words if reader(f"{POINT} €")(word) is not None] == []
 
 

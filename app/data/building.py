@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.data.columns import CELLS, DICTIONARY, EXACT, Column, Words, spelling, stored_columns
+from app.data.columns import CELLS, DICTIONARY, EXACT, Column, Words, stored_columns
 from app.data.dataset import ColumnReport, DataLimits, Dataset, id_of
 from app.data.source import FILE, Kind, Location, Source
 from app.data.upload_request import UploadRequest
 from app.errors import InvalidTable
 from app.features import Feature
-from app.text import MAX_CATEGORY, some_of
+from app.text import MAX_CATEGORY, some_of, spelling
 from payoff.errors import MAX_ERRORS, MAX_NAME, Flaw, Invalid, TooLarge, pointer, reject
 
 Classes = tuple[int | str, ...] | None
@@ -27,7 +27,7 @@ Classes = tuple[int | str, ...] | None
 AS_NUMBER = "(to regress on it: upload it with label_type number, or send rows along with an order of task regression)"
 _NOTHING = "besides the label there is no column to learn from"
 _VALUE = "a value: cells of benefit matrices may name it"
-_MISSING = "the label is missing; leave the row out, or send drop_unlabelled"
+_MISSING = "the label is missing; fill it in, or send drop_unlabelled to leave these rows out"
 
 
 def build(
@@ -63,7 +63,9 @@ def build(
     _write(source, order, words, sink)
     stored = pq.ParquetFile(sink)
     if not stored.metadata.num_rows:
-        raise Invalid.at(source.places[labels[0]].loc, "no row has a label")
+        raise Invalid.at(
+            source.places[labels[0]].loc, "no row has a label, or all of them are left out"
+        )
     width = len(order) - len(labels)
     m = width - len(values)
 
@@ -96,7 +98,7 @@ def build(
         is_ordered = name in request.types
         identifies = None if is_ordered or name in source.forms else column.identifies(decimal)
         reason = found[0].msg if found else identifies
-        reports.append(_report(column, source, reason or column.looks(label, decimal)))
+        reports.append(_report(column, source, reason or _advice(column, label, request)))
         if reason and not (strict or is_ordered):
             useless[name] = reports[-1]
         else:
@@ -152,6 +154,20 @@ def _respelt(label: Column, source: Source) -> Column:
     return found
 
 
+def _advice(column: Column, label: Column | None, request: UploadRequest) -> str | None:
+    """What a feature looks like; else its first two categories that only differ in case, blanks or invisible signs."""
+    words, name = sorted(column.words or ()), column.place.name
+    if looks := column.looks(label, request.decimal):
+        return looks
+    known: dict[str, str] = {}
+    pairs = ((known.setdefault(spelling(word), word), word) for word in words)
+    pair = next((pair for pair in pairs if pair[0] != pair[1]), None)
+    if pair is None or name in request.types:
+        return None
+    order = f'types={{"{name}": "category"}} keeps them apart without this advice'
+    return f"{pair[0]!r} and {pair[1]!r} of {name!r} are two categories; write them in one way ({order})"
+
+
 def _digest(
     features: Sequence[Sequence[str]], labels: Sequence[Column], m: int, *, numbers: bool
 ) -> str:
@@ -167,7 +183,8 @@ def _digest(
 def _report(column: Column, source: Source, advice: str | None) -> ColumnReport:
     """How a column was read, and what of it was left out or changed."""
     name = column.place.name
-    left_out = "{}: {:,}".format(*source.left_out[name]) if name in source.left_out else None
+    counts = source.left_out.get(name, {})
+    left_out = "; ".join(f"{reason}: {count:,}" for reason, count in counts.items())
     told = " ".join(filter(None, (advice, left_out, source.notes.get(name))))
     return column.report(told or None, source.forms.get(name))
 
@@ -233,7 +250,8 @@ def _classes_of(
                 else "a number is to be regressed on"
             )
             raise Invalid.at(label.place.loc, f"{label.place.name!r} holds words; {wanted}")
-        reject(label.place.flaw(i, _MISSING) for i in np.flatnonzero(label.missing).tolist())
+        if label.missing.any():
+            raise Invalid.of([label.place.flaw_of(np.flatnonzero(label.missing), _MISSING)])
         if label.words is None:
             reject(label.wrong(np.isinf(label.values), "{} is not a finite number"))
     if several:
@@ -285,6 +303,7 @@ def _checked(
             if len(single) == 1
             else f"classes {some_of(list(map(repr, single)), MAX_ERRORS)}"
         )
-        msg = f"one row only has {named} of {place.name!r}; leave it out, merge it or add rows {otherwise}"
+        fix = "leave it out (drop_classes), merge it or add rows"
+        msg = f"one row only has {named} of {place.name!r}; {fix} {otherwise}"
         raise Invalid.at(place.loc, msg.rstrip())
     return tuple(counts)

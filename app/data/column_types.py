@@ -4,7 +4,8 @@ A column of text holds numbers where every word is one, or where all are written
 fit that give other numbers, nobody knows which are meant: the column is of no use until an order decides.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,13 +16,15 @@ import pyarrow.compute as pc
 from app.data.dataset import ColumnReport
 from app.data.source import Held, Kind, Location, Source
 from app.data.upload_request import UploadRequest
-from app.data.values import as_numbers, as_words, by_form, is_number
+from app.data.values import as_numbers, as_words, by_form, holds_text, is_number, normal_words
 from app.forms import COMMA, ISO, POINT, candidates, reader, shown, without_unit
-from app.text import MAX_SHOWN
+from app.text import MAX_SHOWN, normal, spelling
 from payoff.errors import Flaw, below, pointer, reject, unknown_at
 
 _TEXT_DECIDES = {None, "number", POINT, COMMA}  # orders of columns whose words may be in a form
 _LOOKED_AT = 1000  # words that are no numbers, for one that has a form
+_REPEATS_HEADER = "rows that repeat the header, which are left out"
+_UNLABELLED = "rows without a label, which are left out"
 _THOUSANDS = (
     r"^(0|[1-9]\d{0,2}(\.\d{3})?)$"  # 1.899 or 899: if all words are, the point may part thousands
 )
@@ -116,15 +119,14 @@ def typed(source: Source, request: UploadRequest, *, strict: bool = False) -> So
     reject(
         unknown_at(pointer("types", n), "column", n, names) for n in request.types if n not in names
     )
+    source = _normal(source) if strict else _rows_to_learn_from(_normal(source), request)
     ignored = {
         name: why
         for name, why in source.ignored.items()
         if name not in {*request.label, *request.types}
     }
     ignored |= {name: ColumnReport(name) for name in request.named("ignore")}
-    found = replace(
-        source, ignored=ignored, refused={}, left_out={}, notes={**source.notes}, forms={}
-    )
+    found = replace(source, ignored=ignored, refused={}, notes={**source.notes}, forms={})
     kept = [j for j, name in enumerate(names) if name not in ignored]
     texts = _looked_at(source, kept, request)
     chosen: list[tuple[int, Kind, str]] = []
@@ -149,6 +151,114 @@ def typed(source: Source, request: UploadRequest, *, strict: bool = False) -> So
         chosen.append((j, *text.type(held, is_class=request.is_class(name))))
     reject(flaw for name, flaw in found.refused.items() if not source.kinds[names.index(name)])
     return _read_by(found, chosen, request)
+
+
+def _normal(source: Source) -> Source:
+    """The source with all text as `app.text.normal` has it; text of CSV is without outer blanks already."""
+
+    def batches() -> Iterator[list[Any]]:
+        for arrays in source.batches():
+            for j, held in enumerate(source.kinds):
+                with below(source.places[j].loc):
+                    if held == "words":
+                        arrays[j] = normal_words(as_words(arrays[j]))
+                    elif held == "text" and not pc.all(pc.string_is_ascii(arrays[j])).as_py():
+                        arrays[j] = normal_words(arrays[j])
+            yield arrays
+
+    return replace(source, batches=batches)
+
+
+def _rows_to_learn_from(source: Source, request: UploadRequest) -> Source:
+    """The source without the rows that repeat its header and, by order, those without a label or of some classes.
+
+    They are counted, and the types of columns do not depend on them.
+    """
+    gaps: list[np.ndarray] = []  # positions of the rows that are left out, batch by batch
+    counts: dict[str, dict[str, int]] = {}
+    reasons_of = _reasons_by_batch(source, request)
+
+    def batches() -> Iterator[list[Any]]:
+        rows, total = 0, Counter[str]()
+        gaps.clear()
+        for arrays in source.batches():
+            stays = np.ones(len(arrays[0]), dtype=bool)
+            for reason, leaves in reasons_of(arrays):
+                total[reason] += int(np.count_nonzero(stays & leaves))
+                stays &= ~leaves
+            if not stays.all():
+                gaps.append(rows + np.flatnonzero(~stays))
+            rows += len(stays)
+            yield arrays if stays.all() else [each.filter(pa.array(stays)) for each in arrays]
+        usual = {reason for reason in (_REPEATS_HEADER, _UNLABELLED) if not total[reason]}
+        if request.label and total.keys() - usual:
+            counts[request.label[0]] = {name: total[name] for name in total if name not in usual}
+
+    places = [replace(place, left_out=gaps) for place in source.places]
+    return replace(source, places=places, batches=batches, left_out=counts)
+
+
+def _reasons_by_batch(
+    source: Source, request: UploadRequest
+) -> Callable[[list[Any]], Iterator[tuple[str, np.ndarray]]]:
+    """What finds the rows (n,) of a batch that are left out, reason by reason."""
+    names = [place.name for place in source.places]
+    labels = [j for j, name in enumerate(names) if name in request.label and source.kinds[j]]
+    ordered = [j for j in labels if request.reads(names[j]) not in (None, "category")]
+    texts = _looked_at(source, ordered, request) if request.drop_unlabelled else {}
+    types = {
+        j: texts.get(j, _Text(request.reads(names[j]), request.decimal, is_plain=False)).type(
+            source.kinds[j], is_class=request.is_class(names[j])
+        )
+        for j in labels
+    }
+    uncounted = replace(source, left_out={})
+
+    def reasons(arrays: list[Any]) -> Iterator[tuple[str, np.ndarray]]:
+        yield _REPEATS_HEADER, _repeats(arrays, names)
+        if request.drop_unlabelled:
+            columns = [
+                _read(arrays[j], source.places[j], *types[j], 0, request.decimal, uncounted)
+                for j in labels
+            ]
+            missing = [column.is_null().to_numpy(zero_copy_only=False) for column in columns]
+            yield _UNLABELLED, np.logical_or.reduce(missing)
+        for name in request.drop_classes if labels else ():
+            reason = f"rows with {name!r}, which are left out"
+            yield (
+                reason,
+                _has_class(arrays[labels[0]], name, exact=names[labels[0]] in request.types),
+            )
+
+    return reasons
+
+
+def _repeats(arrays: Sequence[Any], names: Sequence[str]) -> np.ndarray:
+    """Where a row (n,) of text has the name of its column in each cell, as where files were joined."""
+    rows = np.arange(len(arrays[0]))
+    for array, name in zip(arrays, names, strict=True):
+        if not rows.size or not holds_text(array.type):
+            return np.zeros(len(array), dtype=bool)
+        cells = (
+            array.cast(pa.string())
+            if len(rows) == len(array)
+            else array.take(pa.array(rows)).cast(pa.string())
+        )
+        rows = rows[pc.equal(cells, name).fill_null(False).to_numpy(zero_copy_only=False)]
+    return np.isin(np.arange(len(arrays[0])), rows)
+
+
+def _has_class(array: Any, name: str, *, exact: bool) -> np.ndarray:
+    """Where the label (n,) is the class, in any spelling unless it has to be `exact`."""
+    words = as_words(array).cast(pa.string())
+    same = normal if exact else _as_class
+    spellings = [word for word in _words(words) if same(word) == same(name)]
+    return pc.is_in(words, pa.array(spellings, pa.string())).to_numpy(zero_copy_only=False)
+
+
+def _as_class(word: str) -> float | str:
+    """Equal for the spellings of one class, and of one number."""
+    return float(word) if is_number(word, ".") else spelling(word)
 
 
 def _looked_at(source: Source, kept: Sequence[int], request: UploadRequest) -> dict[int, _Text]:
@@ -184,33 +294,20 @@ def _read_by(
     source: Source, chosen: Sequence[tuple[int, Kind, str]], request: UploadRequest
 ) -> Source:
     """The chosen columns, each read by its kind and form; without the rows that have no label, if that was ordered."""
-    kept: list[np.ndarray] = []  # rows, batch by batch
-    drops = request.drop_unlabelled
-    places = [
-        replace(source.places[j], kept=kept) if drops else source.places[j] for j, _, _ in chosen
-    ]
-    labels = [k for k, place in enumerate(places) if place.name in request.label]
+    places = [source.places[j] for j, _, _ in chosen]
     source.forms.update(
         {place.name: form for place, (_, _, form) in zip(places, chosen, strict=True) if form}
     )
 
     def batches() -> Iterator[list[Any]]:
         rows = 0
-        kept.clear()
         source.left_out.clear()
         for arrays in source.batches():
-            columns = [
+            yield [
                 _read(arrays[j], source.places[j], kind, form, rows, request.decimal, source)
                 for j, kind, form in chosen
             ]
-            if drops:
-                has_label = np.logical_and.reduce([columns[k].is_valid() for k in labels])
-                kept.append(rows + np.flatnonzero(has_label))
-                columns = [column.filter(pa.array(has_label)) for column in columns]
             rows += len(arrays[0])
-            yield columns
-        if dropped := rows - sum(map(len, kept)) if drops else 0:
-            source.left_out[request.label[0]] = "rows without a label, which are left out", dropped
 
     return replace(source, places=places, kinds=[kind for _, kind, _ in chosen], batches=batches)
 
@@ -226,6 +323,7 @@ def _read(
     if strange is not None:
         bad = np.flatnonzero(strange.to_numpy(zero_copy_only=False)).tolist()
         msg = f"{array[bad[0]].as_py()[:MAX_SHOWN]!r} is not a number; such values count as missing"
-        first, count = source.left_out.get(place.name, (place.flaw(rows + bad[0], msg).msg, 0))
-        source.left_out[place.name] = first, count + len(bad)
+        counts = source.left_out.setdefault(place.name, {})
+        reason = next(iter(counts), place.flaw(rows + bad[0], msg).msg)
+        counts[reason] = counts.get(reason, 0) + len(bad)
     return found

@@ -16,8 +16,8 @@ from app.data.dataset import ColumnReport
 from app.data.source import Kind, Location
 from app.data.values import is_number
 from app.forms import candidates, shown
-from app.text import MAX_CATEGORY, MAX_SHOWN, refused_character
-from payoff.errors import MAX_ERRORS, Flaw
+from app.text import MAX_CATEGORY, MAX_SHOWN, refused_character, spelling
+from payoff.errors import Flaw
 
 _MOST = 0.5  # of the distinct values of a column that is nearly a number
 _NAMED_ID = re.compile(
@@ -152,11 +152,12 @@ class Column:
             yield Flaw(loc, f"{name!r} has more than {most} distinct values; {advice}")
 
     def wrong(self, bad: np.ndarray, msg: str) -> Iterator[Flaw]:
-        """The first rows that are `bad` (n,)."""
-        for i in np.flatnonzero(bad)[:MAX_ERRORS].tolist():
-            value = float(self.values[i])
+        """The rows that are `bad` (n,), by the value of the first."""
+        rows = np.flatnonzero(bad)
+        if rows.size:
+            value = float(self.values[rows[0]])
             shown = int(value) if value.is_integer() else value
-            yield self.place.flaw(i, msg.format(repr(shown)))
+            yield self.place.flaw_of(rows, msg.format(repr(shown)))
 
     def looks(self, label: Self | None, decimal: str) -> str | None:
         """What a feature looks like where that is not how it was read, beside the one `label`."""
@@ -228,11 +229,6 @@ class Column:
             theirs, label.values
         )
         return len(np.unique(pairs)) == len(mine)
-
-
-def spelling(word: str) -> str:
-    """Equal for words that differ in case and spaces alone."""
-    return " ".join(word.casefold().split())
 
 
 def stored_columns(

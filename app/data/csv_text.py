@@ -4,6 +4,7 @@ import codecs
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from app.data.source import FILE, Location, Source, check_columns, check_names, 
 from app.data.upload_request import Dialect
 from app.data.values import clean
 from app.forms import candidates
+from app.text import normal
 from payoff.errors import MAX_ERRORS, Flaw, Invalid, TooLarge, pointer, reject
 
 FIRST_ROW = 2  # the first row of values, as an editor counts: the header is row 1
@@ -25,6 +27,9 @@ _CODECS = {"utf-8": "utf-8-sig", "utf-16": "utf-16", "latin-1": "cp1252"}
 _MOST_COLUMNS = 20_000  # for each Arrow takes some 10 kB, before anybody else sees them
 _RAGGED = "there are rows with another number of values than the header"
 NO_HEADER = "names of columns look like values: where line 1 is no header, send header=none"
+_SEPARATOR = re.compile(r'"?sep=([,;\t|])"?\1*\s*', re.IGNORECASE)  # Excel's first line
+_LINE = re.compile(rb"[^\r\n]+")
+_EMPTY = b"\0 \t"  # what a line without a name has; in UTF-16 every other byte is a NUL
 _YEAR = re.compile(r"(19|20)\d\d", re.ASCII)  # which a header may have
 _LOOKED_AT = 1024  # bytes: every other format has a NUL among them
 
@@ -51,9 +56,15 @@ class CsvText:
                 "",
                 f"this is not {dialect.encoding}; it is UTF-16 (send ?encoding=utf-16), or {other}",
             )
+        line = next(iter(begin.decode(self._codec, errors="ignore").splitlines()), "")
+        separator = _SEPARATOR.fullmatch(line)
+        is_ordered = "delimiter" in dialect.model_fields_set
+        self._delimiter = separator[1] if separator and not is_ordered else dialect.delimiter
+        self._lines_before = 1 if separator else 0
+        self.first_row = self._lines_before + (FIRST_ROW if dialect.header == "first" else 1)
         with self._explained():
             self._begun: arrow_csv.CSVStreamingReader | None = self._begin()
-            self.names = [name.strip() for name in self._begun.schema.names]
+            self.names = [normal(name) for name in self._begun.schema.names]
             if dialect.header == "none":
                 self.names = [f"column_{j + 1}" for j in range(len(self.names))]
 
@@ -84,9 +95,10 @@ class CsvText:
             return "skip" if len(ragged) < MAX_ERRORS else "error"
 
         self._content.seek(0)
-        lines = iter(lambda: self._content.readline(_BLOCK), b"")
-        header = next((line for line in lines if line.strip()), b"")
-        marks = header.count(self._dialect.delimiter.encode())
+        parts = iter(lambda: self._content.readline(_BLOCK), b"")
+        lines = (line[0] for part in parts for line in _LINE.finditer(part))
+        header = next(islice(filter(_has_names, lines), self._lines_before, None), b"")
+        marks = header.count(self._delimiter.encode())
         if marks > _MOST_COLUMNS:
             raise TooLarge(f"the header has more than {_MOST_COLUMNS:,} columns")
         if not marks:  # before rows that decimal commas make longer
@@ -99,9 +111,10 @@ class CsvText:
                 use_threads=False,
                 block_size=_BLOCK,
                 autogenerate_column_names=self._dialect.header == "none",
+                skip_rows=self._lines_before,
             ),
             parse_options=arrow_csv.ParseOptions(
-                delimiter=self._dialect.delimiter, newlines_in_values=True, invalid_row_handler=note
+                delimiter=self._delimiter, newlines_in_values=True, invalid_row_handler=note
             ),
             convert_options=arrow_csv.ConvertOptions(
                 default_column_type=pa.string(), check_utf8=False
@@ -136,6 +149,11 @@ class CsvText:
         return Invalid.at(
             "", f"line {wrong} is not UTF-8; send ?encoding=latin-1, or save the file as UTF-8"
         )
+
+
+def _has_names(line: bytes) -> bool:
+    """Whether a line is more than blank."""
+    return bool(line.strip(_EMPTY))
 
 
 def _check_delimiter(header: str) -> None:
@@ -174,8 +192,7 @@ def csv_source(content: BinaryIO, limits: DataLimits, dialect: Dialect) -> Sourc
             if not rows:
                 raise Invalid.at("", "there is a header, but no row of values")
 
-    first_row = FIRST_ROW if dialect.header == "first" else 1
-    places = [Location(name, FILE + pointer(name), first_row=first_row) for name in text.names]
+    places = [Location(name, FILE + pointer(name), first_row=text.first_row) for name in text.names]
     return Source(
         places,
         ["text"] * len(places),

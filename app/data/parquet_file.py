@@ -1,17 +1,22 @@
 """Parquet files, refused by their metadata before anything is decoded where they are too large."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow._parquet import _reconstruct_filemetadata
 
 from app.data.dataset import ColumnReport, DataLimits
 from app.data.source import FILE, Held, Location, Source, check_columns, check_names, check_rows
 from app.data.values import holds_moments, holds_numbers, holds_text, index_columns
+from app.text import normal
 from payoff.errors import Invalid, TooLarge, pointer, reject
 
+_TRAILER = 8  # bytes at the end: the length of the footer, and a mark
+_ARROW_SCHEMA, _NO_SCHEMA = b"ARROW:schema", b"-----:schema"  # the key of the types that Arrow had
 _BATCH = 1 << 14  # rows decoded at a time
 _BUFFER = 1 << 16  # bytes of each column read at a time
 _LEAST_BYTES_OF_A_CSV_VALUE = 2  # a digit and a comma
@@ -42,7 +47,8 @@ def parquet_source(content: BinaryIO, limits: DataLimits) -> Source:
     with _explained():
         file = _opened(content, limits)
         schema = file.schema_arrow
-        reject(check_names(schema.names, FILE))
+        names = list(map(normal, schema.names))
+        reject(check_names(names, FILE))
     if not file.metadata.num_rows:
         raise Invalid.at(FILE, "the table has no rows")
 
@@ -51,7 +57,7 @@ def parquet_source(content: BinaryIO, limits: DataLimits) -> Source:
             for batch in file.iter_batches(batch_size=_BATCH, use_threads=False):
                 yield batch.columns
 
-    places = [Location(name, FILE + pointer(name)) for name in schema.names]
+    places = [Location(name, FILE + pointer(name)) for name in names]
     index = {name: ColumnReport(name) for name in sorted(index_columns(schema))}
     return Source(places, [_kind(found) for found in schema.types], batches, index)
 
@@ -59,7 +65,7 @@ def parquet_source(content: BinaryIO, limits: DataLimits) -> Source:
 def _opened(content: BinaryIO, limits: DataLimits) -> Any:
     """The file, its words as dictionaries: long ones that repeat are not spelt out; a column is read page by page."""
     content.seek(0)
-    metadata = pq.read_metadata(content)
+    metadata = _metadata(content)
     check_columns(metadata.num_columns, limits)
     check_rows(metadata.num_rows, limits)
     size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
@@ -74,6 +80,18 @@ def _opened(content: BinaryIO, limits: DataLimits) -> Any:
     return pq.ParquetFile(
         content, read_dictionary=words, metadata=metadata, buffer_size=_BUFFER, pre_buffer=False
     )
+
+
+def _metadata(content: BinaryIO) -> Any:
+    """The footer; types that Arrow lacks, such as integers of 128 bits, are those that Parquet stores."""
+    try:
+        return pq.read_metadata(content)
+    except pa.ArrowNotImplementedError:
+        content.seek(-_TRAILER, os.SEEK_END)
+        length = int.from_bytes(content.read(4), "little")
+        content.seek(-_TRAILER - length, os.SEEK_END)
+        footer = content.read(length).replace(_ARROW_SCHEMA, _NO_SCHEMA)
+        return _reconstruct_filemetadata(pa.py_buffer(footer))
 
 
 def _kind(found: Any) -> Held | None:

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from app.data.building import build
 from app.data.column_types import typed
-from app.data.columns import spelling, stored_columns
+from app.data.columns import stored_columns
 from app.data.csv_text import csv_source
 from app.data.dataset import DATASET_JSON, DataLimits, Dataset, Table
 from app.data.inline import inline_source
@@ -29,6 +29,7 @@ from app.data.upload_request import Dialect, UploadRequest
 from app.errors import EXHAUSTED, UNWRITABLE, InvalidTable, trace_of
 from app.features import Schema
 from app.processes import return_freed_memory
+from app.text import spelling
 from payoff.errors import Flaw, Invalid, PayoffError, TooLarge, pointer, reject, unknown_at
 
 _GZIP = b"\x1f\x8b"

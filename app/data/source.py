@@ -12,6 +12,8 @@ from payoff.errors import MAX_NAME, Flaw, TooLarge
 
 FILE = "/file"  # where an upload's content is in the request
 
+_ROWS_SHOWN = 3  # of a flaw that many rows have
+
 Kind = Literal["numeric", "categorical"]
 Held = Literal["numeric", "truth", "moment", "words", "text"]
 """What a column holds as it comes; `text` of a file without types may be anything, `words` were declared as such."""
@@ -28,14 +30,30 @@ class Location:
     loc: str
     cell: str | None = None
     first_row: int = 1
-    kept: Sequence[np.ndarray] = ()  # the rows that were not left out, in parts
+    left_out: Sequence[np.ndarray] = ()  # positions of rows that were left out, in order, in parts
 
     def flaw(self, row: int, msg: str) -> Flaw:
         """A flaw in the cell of the row at position `row` (from 0)."""
+        return self.flaw_of([row], msg)
+
+    def flaw_of(self, rows: Sequence[int] | np.ndarray, msg: str) -> Flaw:
+        """The one flaw of these rows, at the first of them: how many there are, and the first three."""
+        first, count = [int(row) for row in rows[:_ROWS_SHOWN]], len(rows)
+        more = ", …" if count > len(first) else ""
         if self.cell is not None:
-            return Flaw(self.cell.format(row), msg)
-        row = int(np.concatenate(self.kept)[row]) if self.kept else row
-        return Flaw(self.loc, f"{self.name!r}, row {row + self.first_row}: {msg}")
+            shown = f"positions {', '.join(map(str, first))}{more}"
+            many = f" (in {count:,} rows, {shown})" if count > 1 else ""
+            return Flaw(self.cell.format(first[0]), msg + many)
+        shown = ", ".join(str(self._row_of_file(row)) for row in first)
+        place = f"row {shown}" if count == 1 else f"{count:,} rows ({shown}{more})"
+        return Flaw(self.loc, f"{self.name!r}, {place}: {msg}")
+
+    def _row_of_file(self, row: int) -> int:
+        """The row as an editor counts it, those that were left out included."""
+        if self.left_out:
+            gaps = np.concatenate(self.left_out)
+            row += int(np.searchsorted(gaps - np.arange(len(gaps)), row, side="right"))
+        return row + self.first_row
 
 
 def check_names(names: list[str], loc: str) -> Iterator[Flaw]:
@@ -74,8 +92,8 @@ class Source:
     As it comes, an array is of a kind of `Held`, text cleaned or dictionary-encoded and null where a value is missing;
     or of a type that has no kind here. Once the source is typed, arrays are float64 or strings, by their `Kind`. By the
     name of a column, `ignored` has the report of one that is not among them, `forms` how text stands for its numbers,
-    `notes` what was made of it, `refused` what cannot be read, and `left_out` what is left out, with a count; the last
-    two are filled while the arrays are read.
+    `notes` what was made of it, `refused` what cannot be read, and `left_out` counts of what is left out, by reason;
+    the last two are filled while the arrays are read.
     """
 
     places: Sequence[Location]
@@ -85,7 +103,7 @@ class Source:
     forms: dict[str, str] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
     refused: dict[str, Flaw] = field(default_factory=dict)
-    left_out: dict[str, tuple[str, int]] = field(default_factory=dict)
+    left_out: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def without(self, reports: dict[str, ColumnReport]) -> Self:
         """A typed source without the columns of these reports, which say why they are ignored."""

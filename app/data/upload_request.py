@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from app.forms import check as check_form
-from app.text import check_text
+from app.text import check_text, normal
 from payoff.errors import MAX_NAME, Invalid, pointer
 
 Delimiter = Literal[",", ";", "\t", "|"]
@@ -23,6 +23,7 @@ def _column_type(ordered: str) -> str:
     return ordered
 
 
+Normal = Annotated[str, AfterValidator(normal)]
 ColumnType = Annotated[str, AfterValidator(_column_type)]
 
 
@@ -46,14 +47,17 @@ class UploadRequest(Dialect):
 
     model_config = ConfigDict(frozen=True)
 
-    label: tuple[str, ...] = Field(description="label columns, the part repeated")
+    label: tuple[Normal, ...] = Field(description="label columns, the part repeated")
     name: str | None = None
     label_type: Literal["auto", "number"] = Field(
         default="auto",
         description="auto: words and integers are classes, other numbers to be regressed on; number: all are",
     )
-    types: dict[str, ColumnType] = Field(default_factory=dict)
+    types: dict[Normal, ColumnType] = Field(default_factory=dict)
     drop_unlabelled: bool = Field(default=False, description="leave rows without a label out")
+    drop_classes: tuple[Normal, ...] = Field(
+        default=(), description="leave rows of this class out; the part repeated for several"
+    )
     owner: str = ""
 
     def is_class(self, name: str) -> bool:
@@ -76,6 +80,10 @@ class UploadRequest(Dialect):
         check_text(self.name or "", "/name")
         for label in (self.named("ignore") | self.named("value")).intersection(self.label):
             raise Invalid.at(pointer("types", label), f"{label!r} is the label")
+        if self.drop_classes and len(self.label) > 1:
+            raise Invalid.at(
+                "/drop_classes", "several labels have no classes; leave drop_classes out"
+            )
         if self.label_type == "number" and len(self.label) > 1:
             raise Invalid.at(
                 "/label_type",

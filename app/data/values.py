@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.forms import reader
-from app.text import MAX_CATEGORY, MISSING, NUMBER
+from app.text import MAX_CATEGORY, MISSING, NUMBER, normal
 from app.text import is_number as has_point
 from payoff.errors import Invalid, TooLarge, pointer
 
@@ -58,6 +58,18 @@ def clean(column: Any, words: Collection[str] = ()) -> Any:
     trimmed = pc.utf8_trim_whitespace(column)
     absent = [word for word in MISSING if not word or word not in words]
     return pc.if_else(pc.is_in(trimmed, value_set=pa.array(absent)), _NO_WORD, trimmed)
+
+
+def normal_words(column: Any) -> Any:
+    """Strings, or a dictionary of them, as `app.text.normal` has them, null where nothing is left of one."""
+    is_coded = pa.types.is_dictionary(column.type)
+    words = column.dictionary if is_coded else pc.unique(column)
+    texts = pa.array([normal(word or "") or None for word in words.to_pylist()], words.type)
+    if not is_coded:
+        return texts.take(pc.index_in(column, words))
+    known = texts.unique().drop_null()
+    codes = pc.index_in(texts, known).take(column.indices)
+    return pa.DictionaryArray.from_arrays(codes, known)
 
 
 def floats(column: Any) -> Any:

@@ -18,6 +18,7 @@ from tests.api.column_bodies import parquet
 from tests.conftest import settings_for
 
 CSV = b"a,b,y\n1,u,0\n2,v,1\n,u,0\n4,,1\n"
+CSV_BODY = {"Content-Type": "text/csv"}
 BOUNDARY = {"Content-Type": "multipart/form-data; boundary=x"}
 
 
@@ -223,3 +224,29 @@ def test_work_for_a_client_that_is_gone_is_stopped(disconnected):
     assert asyncio.run(run_while_connected(request, work, "done")) == (
         "stopped" if disconnected else "done"
     )
+
+
+def test_rows_of_classes_are_left_out_by_query_and_form(client):
+    content = b"a,y\n1,u\n2,v\nx,unknown\n3,u\n4,v\n5,?!\n"
+    plain = client(
+        "POST", "/datasets?label=y", content=b"a,y\n1,u\n2,v\n3,u\n4,v\n", headers=CSV_BODY
+    )
+    query = "/datasets?label=y&drop_classes=unknown&drop_classes=%3F!"
+    parts = [form("label", b"y"), form("drop_classes", b"unknown"), form("drop_classes", b"?!")]
+    body = b"".join([form("file", content, "a.csv"), *parts]) + b"--x--\r\n"
+    for answer in (
+        client("POST", query, content=content, headers=CSV_BODY),
+        client("POST", "/datasets", content=body, headers=BOUNDARY),
+    ):
+        assert answer.status_code == 201, answer.text
+        assert (answer.status_code, answer.json()["id"]) == (201, plain.json()["id"])
+        assert "rows with '?!', which are left out: 1" in answer.json()["warnings"][0]
+    several = client("POST", f"{query}&label=a", content=content, headers=CSV_BODY)
+    assert problem(several) == ["/drop_classes"]
+
+
+def test_the_label_s_problem_of_many_rows_is_one_line(client):
+    content = b"a,y\n" + b"1,u\n2,v\n3,\n" * 20
+    answer = client("POST", "/datasets?label=y", content=content, headers=CSV_BODY)
+    assert problem(answer) == ["/file/y"]
+    assert "20 rows (4, 7, 10, …)" in answer.json()["errors"][0]["msg"]

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.data.store import DataLimits, DatasetStore
+from app.data.upload_request import UploadRequest
 from payoff.errors import Invalid
 from tests.data.keeping import kept
 from tests.messages import says
@@ -214,7 +215,9 @@ def test_truths_are_named_as_json_names_them(store):
 def test_rows_without_a_label_are_left_out_by_order(store):
     """And counted; rows of the file are called what an editor shows."""
     content = csv(b=["", "u", "v", "", "", "v", "u", ""] * 5)
-    assert refused(store, content, "b").flaws[0] == says("/file/b", "row 2", "drop_unlabelled")
+    assert refused(store, content, "b").flaws == (
+        says("/file/b", "20 rows (2, 5, 6, …)", "drop_unlabelled"),
+    )
     found = kept(store, io.BytesIO(content), ["b"], drop_unlabelled=True)
     assert (found.rows, found.warnings) == (20, ["rows without a label, which are left out: 20"])
     assert "no row has a label" in str(
@@ -362,5 +365,149 @@ def test_numbers_of_another_form_are_missing_by_order_and_counted(store):
     found = kept(store, io.BytesIO(content), ["y"], types={"a": "number"})
     assert (found.columns[1].missing, "'12%' is not a number" in found.warnings[0]) == (2, True)
     wrong = refused(store, content, "a", types={"a": "number"})
-    assert wrong.flaws[0] == says("/file/a", "row 12", "drop_unlabelled")
+    assert wrong.flaws[0] == says("/file/a", "2 rows (12, 13)", "drop_unlabelled")
     assert "'12%' is not a number" in wrong.columns[-1]["advice"]
+
+
+SPARE = ["Total,,", "#REF!,none,", "exported 2026-11-28,,", ",,"]
+
+
+@pytest.mark.parametrize("at", [0, 20, ROWS])
+@pytest.mark.parametrize("line", SPARE)
+def test_rows_that_are_left_out_decide_no_type(store, line, at):
+    """The data set is that of the file without them, and rows of the file are still called as an editor shows them."""
+    lines = [f"{i % 17},{['none', 'mild'][i % 2]},{'uv'[i % 3 > 1]}" for i in range(ROWS)]
+    plain = kept(store, io.BytesIO("\n".join(["age,pain,y", *lines]).encode()), ["y"])
+    content = "\n".join(["age,pain,y", *lines[:at], line, *lines[at:]]).encode()
+    found = kept(store, io.BytesIO(content), ["y"], drop_unlabelled=True)
+    assert (found.id, found.warnings) == (plain.id, ["rows without a label, which are left out: 1"])
+    lines[30] = "1e999,none,u"
+    odd = "\n".join(["age,pain,y", *lines[:at], line, *lines[at:]]).encode()
+    wrong = refused(store, odd, drop_unlabelled=True, types={"age": "number"})
+    row = max(i for i, each in enumerate(odd.split(b"\n"), 1) if each.startswith(b"1e999"))
+    assert wrong.flaws[0] == says("/file/age", f"row {row}")
+
+
+def test_rows_without_a_number_that_is_ordered_are_left_out_before_types_are_found(store):
+    content = csv(a=["Total", *numbers()[1:]], b=["12%", *(i % 5 for i in range(1, ROWS))])
+    found = kept(store, io.BytesIO(content), ["b"], types={"b": "number"}, drop_unlabelled=True)
+    assert (found.rows, kinds(found)["a"]) == (ROWS - 1, "numeric")
+    assert found.warnings == ["rows without a label, which are left out: 1"]
+
+
+@pytest.mark.parametrize("written", ["unknown", "Unknown", " unknown "])
+def test_rows_of_a_class_are_left_out_by_order(store, written):
+    labels = ["u", "v", "unknown", "v", "u"] * (ROWS // 5)
+    content = csv(
+        a=["?!" if each == "unknown" else 7 + i % 3 for i, each in enumerate(labels)], b=labels
+    )
+    rest = b"\n".join(line for line in content.split(b"\n") if b"unknown" not in line)
+    found = kept(store, io.BytesIO(content), ["b"], drop_classes=[written, "never"])
+    assert found.id == kept(store, io.BytesIO(rest), ["b"]).id
+    assert found.classes == ("u", "v")
+    reasons = [
+        f"rows with {name!r}, which are left out: {n}"
+        for name, n in ((written.strip(), 8), ("never", 0))
+    ]
+    assert found.warnings == ["; ".join(reasons)]
+
+
+def test_classes_that_are_left_out_may_be_integers(store):
+    """However a file writes them; what is left is read by its own type."""
+    answers = ["1.0", "0.0", "9.0", "1", "unknown"] * (ROWS // 5)
+    found = kept(store, io.BytesIO(csv(b=answers)), ["b"], drop_classes=["9", "unknown"])
+    assert (found.classes, found.rows) == ((0, 1), 24)
+    wrong = refused(store, csv(b=answers), "b", drop_classes=["9", "1", "0", "unknown"])
+    assert wrong.flaws[0] == says("/file/b", "no row has a label", "left out")
+    two = UploadRequest(label=("a", "b"), drop_classes=("x",))
+    with pytest.raises(Invalid, match="drop_classes"):
+        two.check()
+
+
+@pytest.mark.parametrize("repeated", ["x,b,y", " x , b,y ", "\ufeffx,b,y"])
+def test_rows_that_repeat_the_header_are_left_out(store, repeated):
+    content = csv(b=["red", "blue", "blue", "red"] * (ROWS // 4))
+    lines = content.decode().split("\n")
+    twice = "\n".join([*lines, repeated, *lines[1:], repeated]).encode()
+    found = kept(store, io.BytesIO(twice), ["y"])
+    assert found.id == kept(store, io.BytesIO("\n".join([*lines, *lines[1:]]).encode()), ["y"]).id
+    assert found.warnings == ["rows that repeat the header, which are left out: 2"]
+    near = "\n".join([*lines, "x,b,other", "x,b,other"]).encode()
+    assert "other" in kept(store, io.BytesIO(near), ["y"]).classes
+
+
+def parquet(**columns) -> io.BytesIO:
+    sink = io.BytesIO()
+    pq.write_table(pa.table(columns), sink)
+    return sink
+
+
+NFC, NFD = "M\u00fcller", "Mu\u0308ller"
+
+
+@pytest.mark.parametrize("other", [NFD, f"{NFC}   ", f"\u00a0{NFD}", f"\ufeff{NFC}"])
+def test_text_is_normalised_in_labels_categories_and_names(store, other):
+    """In each format; blanks are missing, as they are in CSV."""
+    words, blanks = [NFC, other, "B  ", ""] * 10, [None if i % 4 == 3 else "w" for i in range(ROWS)]
+    columns = {
+        "x": [1.5, 2.0, 2.0, 3.0] * 10,
+        other: words,
+        "n": blanks,
+        "y": [other, NFC, "k", "k "] * 10,
+    }
+    found = kept(store, parquet(**columns), ["y"])
+    lines = [
+        ",".join(map(str, (each or "" for each in row)))
+        for row in zip(*columns.values(), strict=True)
+    ]
+    content = "\n".join([",".join(columns), *lines]).encode()
+    assert kept(store, io.BytesIO(content), ["y"]).id == found.id
+    schema = store.table(found.id).schema
+    assert (found.classes, schema.names) == ((NFC, "k"), ("x", NFC, "n"))
+    assert (schema.features[1].categories, found.columns[1].missing) == (("B", NFC), 10)
+    codes, warnings = schema.codes(1, [other, NFC, "B", " B", "", None, " "])
+    np.testing.assert_array_equal(codes, [1, 1, 0, 0, *[np.nan] * 3])
+    assert warnings == []
+
+
+@pytest.mark.parametrize("other", ["EAST", "ea\u200bst", "e\u00adast"])
+def test_categories_that_look_alike_are_named(store, other):
+    words = ["east", other, "west", "west"] * 10
+    found = kept(store, io.BytesIO(csv(a=words)), ["y"])
+    (about,) = found.warnings
+    assert all(part in about for part in ("east", repr(other), "'a'", '{"a": "category"}'))
+    assert kept(store, io.BytesIO(csv(a=words)), ["y"], types={"a": "category"}).warnings == []
+    label = kept(store, io.BytesIO(csv(a=words)), ["a"])
+    assert len(label.classes) == 2
+    assert "is read as" in label.warnings[0]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("first", ["sep=;", '"sep=;"', "SEP=;", "sep=;;;", "\ufeffsep=;"])
+@pytest.mark.parametrize("options", [{}, {"delimiter": ";"}, {"encoding": "utf-16"}])
+def test_the_line_of_excel_that_names_the_delimiter_is_read(store, end, first, options):
+    content = csv(";", a=numbers()).decode()
+    plain = kept(store, io.BytesIO(content.encode()), ["y"], delimiter=";")
+    text = f"{first}\n{content}".replace("\n", end)
+    encoded = text.encode(options.get("encoding", "utf-8"))
+    if not (first[0] == "\ufeff" and "encoding" in options):
+        assert kept(store, io.BytesIO(encoded), ["y"], **options).id == plain.id
+        wrong = refused(store, encoded, "a;b", **options)
+        assert "allowed: 'x', 'a', 'y'" in wrong.detail
+    ragged = f"{first}{end}a;y{end}1;u{end}1;2;v{end}".encode()
+    if "encoding" not in options:
+        assert refused(store, ragged, **options).flaws == (says("/file", "row 4", "3"),)
+
+
+@pytest.mark.parametrize("end", ["\r", "\n", "\r\n"])
+def test_lines_may_end_as_any_system_ends_them(store, end):
+    """Also with more delimiters in all lines together than a header may have."""
+    lines = [
+        "a,b,c,d,y",
+        *(f"{i % 17},{i % 23},{i % 5},{i % 3},{'uv'[i % 17 > 8]}" for i in range(6000)),
+    ]
+    found = kept(store, io.BytesIO((end.join(lines) + end).encode()), ["y"])
+    assert (found.rows, found.id) == (
+        6000,
+        kept(store, io.BytesIO("\n".join(lines).encode()), ["y"]).id,
+    )

@@ -7,6 +7,7 @@ import decimal
 import io
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -27,7 +28,7 @@ def parquet(columns, **options):
 
 
 def test_types(store):
-    """Numbers and booleans are numeric, strings and dictionaries of strings categorical, null and NaN missing."""
+    """Numbers and booleans are numeric, strings and dictionaries of them categorical; null, NaN and blanks missing."""
     columns = {
         "int": pa.array([1, None, 3, 4], pa.int8()),
         "unsigned": pa.array([2**64 - 1, 0, 1, 2], pa.uint64()),
@@ -47,7 +48,7 @@ def test_types(store):
     assert [feature.type for feature in found.schema.features] == ["numeric"] * 6 + [
         "categorical"
     ] * 4
-    assert found.schema.features[6].categories == ("", "NA", "u")
+    assert found.schema.features[6].categories == ("NA", "u")
     nan = np.nan
     np.testing.assert_array_equal(
         found.X.T,
@@ -58,7 +59,7 @@ def test_types(store):
             [1, nan, 2, nan],
             [1, 0, nan, 1],
             [1.25] * 4,
-            [2, 0, nan, 1],
+            [1, nan, nan, 0],  # an empty text is missing, as in CSV
             [0, 1, 0, 1],
             [0, 1, 0, 1],
             [1, 0, nan, 1],
@@ -143,3 +144,20 @@ def test_text_that_is_not_utf8_is_refused(store):
     content = parquet({"a": ["uuuu", "vvvv"] * 2, "y": Y}, compression="none").getvalue()
     with pytest.raises(Invalid):
         kept(store, io.BytesIO(content.replace(b"uuuu", b"u\x80uu")), ["y"])
+
+
+@pytest.mark.parametrize("kind", [pl.Int128, pl.UInt128])
+def test_a_type_that_arrow_lacks_leaves_out_its_column_alone(store, kind):
+    frame = pl.DataFrame(
+        {"a": [1, 2, 3, 4], "y": [0, 1, 0, 1], "huge": pl.Series(range(4), dtype=kind)}
+    )
+    sink = io.BytesIO()
+    frame.write_parquet(sink)
+
+    found = kept(store, sink, ["y"])
+
+    assert (store.table(found.id).schema.names, list(found.ignored)) == (("a",), ["huge"])
+    assert "the type of 'huge' is not supported" in found.ignored["huge"]
+    with pytest.raises(Invalid) as caught:
+        kept(store, sink, ["y"], types={"huge": "number"})
+    assert caught.value.flaws[0].loc == "/file/huge"

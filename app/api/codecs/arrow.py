@@ -14,7 +14,7 @@ from app.api.codecs.answers import AnswerColumn, NamedChoice
 from app.api.codecs.json import ascii_json, in_header
 from app.api.codecs.media_types import CSV, PARQUET
 from app.api.memory import Charge
-from app.data.csv_text import FIRST_ROW, CsvText
+from app.data.csv_text import CsvText
 from app.data.upload_request import Dialect
 from app.data.values import as_numbers, clean, plain
 from app.text import MAX_SHOWN
@@ -135,7 +135,8 @@ def table_of_csv(
     for block in text.blocks():
         for name, column, known in zip(text.names, block, parts, strict=True):
             cells = clean(column, words.get(name, ()))
-            known.append(_numbers(cells, name, rows, dialect) if name in numeric else cells)
+            first_row = rows + text.first_row
+            known.append(_numbers(cells, name, first_row, dialect) if name in numeric else cells)
         rows += len(block[0])
     types = [pa.float64() if name in numeric else pa.string() for name in text.names]
     return pa.Table.from_arrays(
@@ -143,8 +144,8 @@ def table_of_csv(
     )
 
 
-def _numbers(column: pa.Array, name: str, rows: int, dialect: Dialect) -> pa.Array:
-    """The column as float64; Invalid at its first cell that is no number, `rows` rows having come before."""
+def _numbers(column: pa.Array, name: str, first_row: int, dialect: Dialect) -> pa.Array:
+    """The column as float64; Invalid at its first cell that is no number, by its row in the file."""
     found, strange = as_numbers(column, dialect.decimal)
     if strange is not None:
         row = strange.index(True).as_py()
@@ -154,7 +155,7 @@ def _numbers(column: pa.Array, name: str, rows: int, dialect: Dialect) -> pa.Arr
             if "," in word and dialect.decimal == "." and dialect.delimiter != ","
             else ""
         )
-        place = f"in column {name!r} of line {rows + row + FIRST_ROW}"
+        place = f"in column {name!r} of line {first_row + row}"
         raise Invalid.at(pointer(name), f"{word[:MAX_SHOWN]!r} {place} is not a number{hint}")
     return found
 

@@ -23,6 +23,7 @@ from app.data.values import (
     holds_numbers,
     holds_text,
     index_columns,
+    normal_words,
 )
 from app.features import Schema
 from app.outcomes.tables import MAX_ID
@@ -216,7 +217,11 @@ def codes_of(words: pa.ChunkedArray, schema: Schema, j: int) -> tuple[np.ndarray
     """
     if (row := first_longer(words, MAX_CATEGORY)) >= 0:
         raise Invalid.at(pointer(row, j), refused_category(str(words[row])) or "")
-    found = pc.index_in(words, value_set=pa.array(schema.features[j].categories, words.type))
+    categories = pa.array(schema.features[j].categories, words.type)
+    found = pc.index_in(words, value_set=categories)
+    if found.null_count > words.null_count:
+        words = normal_words(words)
+        found = pc.index_in(words, value_set=categories)
     codes = found.cast(pa.float64()).to_numpy()
     unseen = np.flatnonzero(pc.and_(words.is_valid(), found.is_null()).to_numpy())
     if not unseen.size:

@@ -34,12 +34,16 @@ class Upload:
 
 @asynccontextmanager
 async def received(
-    request: Request, repeated: str, *, bare: Collection[str] = (), field_bytes: int = 4 * MAX_NAME
+    request: Request,
+    repeated: Collection[str],
+    *,
+    bare: Collection[str] = (),
+    field_bytes: int = 4 * MAX_NAME,
 ) -> AsyncIterator[Upload]:
     """The upload that `request` carries, removed afterwards; the gate bounds the body. Raises Invalid.
 
     It is a form with a part `file`, or the file alone in one of the media types `bare`. Fields of the form are text of
-    at most so many bytes, the last one of a name counts, but for the one that may be `repeated`. A file of more than a
+    at most so many bytes, the last one of a name counts, but for those that may be `repeated`. A file of more than a
     megabyte is kept on disk.
     """
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -59,7 +63,7 @@ async def received(
             if not isinstance(file, UploadFile):
                 raise Invalid.at("/file", "'file' is required, as a file: a part with a file name")
             texts = {
-                name: form.getlist(name) if name == repeated else form[name]
+                name: form.getlist(name) if name in repeated else form[name]
                 for name in form
                 if name != "file"
             }

@@ -161,6 +161,10 @@ Labels = Annotated[
         openapi_examples={"example": {"value": ["condition"]}},
     ),
 ]
+DropClasses = Annotated[
+    list[str],
+    Query(default_factory=list, description="leave rows of this class out; repeat it for several"),
+]
 Name = Annotated[
     str | None,
     Query(description="what you call it", openapi_examples={"example": {"value": "triage"}}),
@@ -175,6 +179,7 @@ async def upload_dataset(
     ports: PortsDep,
     caller: CallerDep,
     label: Labels,
+    drop_classes: DropClasses,
     name: Name = None,
     label_type: Annotated[
         Literal["auto", "number"] | None,
@@ -201,8 +206,8 @@ async def upload_dataset(
     """
     sent: dict[str, Any] = {"label": label, "name": name, "label_type": label_type, "types": types}
     sent |= {"delimiter": delimiter, "decimal": decimal, "encoding": encoding, "header": header}
-    sent |= {"drop_unlabelled": drop_unlabelled}
-    async with received(request, "label", bare=_BARE) as upload:
+    sent |= {"drop_unlabelled": drop_unlabelled, "drop_classes": drop_classes}
+    async with received(request, ("label", "drop_classes"), bare=_BARE) as upload:
         fields = {
             field: value for field, value in sent.items() if value is not None
         } | upload.fields

@@ -53,7 +53,7 @@ async def import_version(
     """The job, of kind `import`, is found under `/train`. It loads the file, evaluates the model on all rows of the
     data set, and publishes it with the same card and figures as a trained model.
     """
-    async with received(request, "classes", field_bytes=_FIELD_BYTES) as upload:
+    async with received(request, ("classes",), field_bytes=_FIELD_BYTES) as upload:
         charge_of(request)(upload.content.seek(0, SEEK_END), BYTE)  # it is kept
         documents = {
             name: parsed_text(name, upload.fields[name])
