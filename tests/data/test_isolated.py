@@ -82,7 +82,7 @@ def test_the_same_as_in_this_process(store, form):
 @pytest.mark.parametrize(
     ("content", "error"),
     [
-        (b"a,y\n1,0\ninf,1\n2,0\n3,1\n", Invalid("", [says("/file/a", "'a'", "row 3", "inf")])),
+        (b"a,y\n1,0\ninf,1\n2,0\n3,1\n", Invalid("inf", [says("/file/a", "'a'", "row 3", "inf")])),
         (b"a,y\n" * 10 * MB, TooLarge("41,943,040 bytes; an upload may have at most 32,000,000")),
     ],
 )

@@ -70,7 +70,8 @@ class Datasets(Linked[Mode]):
 
         Files are CSV (gzipped or not) or Parquet, by their suffix. `options`: `types` has `number`, `category`,
         `value`, `ignore` or a form such as `date:%d/%m/%Y` by column, `label_type` is that of the label, and
-        `drop_unlabelled` leaves rows without one out; `delimiter`, `decimal`, `encoding` and `header` are those of CSV.
+        `drop_unlabelled` leaves rows without one out, and `drop_classes` those of these classes; `delimiter`,
+        `decimal`, `encoding` and `header` are those of CSV.
         """
         if isinstance(data, str | Path):
             kind, content = kind_of(Path(data)), Path(data).read_bytes()

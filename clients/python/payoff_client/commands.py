@@ -98,6 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         text = re.sub(r"send \??(delimiter|decimal|encoding|header)=", r"give --\1 ", str(error))
         text = re.sub(r'types=\{"(.+?)": "(.+?)"\}', r"--type '\1=\2'", text)
         text = text.replace("send drop_unlabelled", "give --drop-unlabelled")
+        text = text.replace("(drop_classes)", "(--drop-class)")
         text = text.replace("upload it with label_type", "give --label-type")
         say("\n".join([f"payoff-client: {text}", *getattr(error, "__notes__", ())]))
         return next(code for code, kinds in _EXIT.items() if isinstance(error, kinds))
@@ -130,7 +131,7 @@ def _types(chosen: argparse.Namespace) -> dict[str, Any]:
         if chosen.type
         else {}
     )
-    return types | _given(chosen, "header", "drop_unlabelled", "label_type")
+    return types | _given(chosen, "header", "drop_unlabelled", "drop_classes", "label_type")
 
 
 _TYPES = "number, category, value, ignore, number:1,234.5, number:1.234,5, date or such as date:%%d/%%m/%%Y"
@@ -152,6 +153,13 @@ TYPE = (
     ),
     arg("--header", "none: line 1 has values, and columns are called column_1 and so on"),
     arg("--drop-unlabelled", "leave rows without a label out", action="store_true"),
+    arg(
+        "--drop-class",
+        "leave rows of this class out; repeat it",
+        action="append",
+        dest="drop_classes",
+        metavar="CLASS",
+    ),
     arg("--label-type", "number: integers are numbers to regress on, not classes"),
 )
 WRITTEN = (

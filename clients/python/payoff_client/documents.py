@@ -60,12 +60,13 @@ class Written(TypedDict, total=False):
 
 
 class UploadOptions(Written, total=False):
-    """How a file is read: also the types of columns and of the label, what line 1 is, and rows without a label."""
+    """How a file is read: also the types of columns and of the label, what line 1 is, and which rows are left out."""
 
     types: Mapping[str, str]
     label_type: str
     header: str
     drop_unlabelled: bool
+    drop_classes: Sequence[str]
 
 
 class MatrixOptions(TypedDict, total=False):

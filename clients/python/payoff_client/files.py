@@ -3,10 +3,12 @@
 import csv
 import gzip
 import io
+import re
 import shutil
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, cast
 from uuid import uuid4
@@ -27,6 +29,7 @@ _CODECS = {
     "latin-1": "cp1252",
 }  # as the service reads them
 _WORDS = ("id", "truth", "action")  # of an outcome
+_SEPARATOR = re.compile(r'"?sep=([,;\t|])"?\1*\s*', re.IGNORECASE)  # Excel's first line
 _OUTCOMES_AT_ONCE = 20_000
 
 
@@ -66,14 +69,14 @@ def opened(
     with source.open("rb") as file:
         content: Any = gzip.GzipFile(fileobj=file) if kind == GZIP else file
         text = io.TextIOWrapper(
-            content, _CODECS[encoding], newline="\n"
-        )  # which ends lines as the service does
+            content, _CODECS[encoding], newline=""
+        )  # which ends lines with LF, CRLF or CR, as the service does
         try:
             yield (
                 CSV,
                 *_parts_of(
                     text,
-                    written.get("delimiter", ","),
+                    written.get("delimiter"),
                     size,
                     lambda: min(file.tell() / length, 1.0),
                 ),
@@ -92,13 +95,13 @@ def columns_of(source: Path, written: Mapping[str, Any]) -> list[str]:
 
 
 def _parts_of(
-    text: TextIO, delimiter: str, size: float, share: Callable[[], float]
+    text: TextIO, delimiter: str | None, size: float, share: Callable[[], float]
 ) -> tuple[list[str], Iterator[Part]]:
     """The names in the header, and the rows in parts of about `size` characters with the header, at least one part."""
     lines: list[str] = []
 
-    def kept() -> Iterator[str]:
-        for line in text:
+    def kept(first: str) -> Iterator[str]:
+        for line in chain([first] if first else (), text):
             lines.append(line)
             yield line
 
@@ -107,13 +110,17 @@ def _parts_of(
         lines.clear()
         return found
 
-    rows = csv.reader(kept(), delimiter=delimiter)
+    before, first = "", next(text, "")
+    separator = _SEPARATOR.fullmatch(first)
+    if separator:
+        before, first, delimiter = first, "", delimiter or separator[1]
+    rows = csv.reader(kept(first), delimiter=delimiter or ",")
     names: list[str] = []
     header = ""
     while (
         not names and (row := next(rows, None)) is not None
     ):  # the service passes over empty lines
-        names, header = [name.strip() for name in row], taken()
+        names, header = [name.strip() for name in row], before + taken()
 
     def parts() -> Iterator[Part]:
         count = length = number = 0

@@ -35,8 +35,9 @@ FIRST_DELAY, LONGEST_DELAY = 0.2, 10.0
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _NO_ROUTE = (404, 405, 501)  # of a server without this path; other errors may be those of a proxy
 _SHOWN = 60  # characters
-_AS_TEXT = frozenset(
+_AS_SENT = frozenset(
     {
+        "drop_classes",
         "model",
         "rule",
         "setting",
@@ -60,9 +61,9 @@ def step(name: str, *, safe: str = "") -> str:
 
 
 def query(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields as query parameters: texts as they are, others as JSON."""
+    """Fields as query parameters: texts, and lists of which each is a parameter, as they are, others as JSON."""
     return {
-        name: value if name in _AS_TEXT else json.dumps(value) for name, value in fields.items()
+        name: value if name in _AS_SENT else json.dumps(value) for name, value in fields.items()
     }
 
 

@@ -167,6 +167,20 @@ def test_empty_lines_at_the_end_are_no_part_and_empty_values_are(monkeypatch, tm
         assert 0 not in service.asked
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("first", ["", "sep=;\n", '"sep=;"\n', "\ufeffsep=;\n"])
+def test_a_file_of_a_spreadsheet_is_cut_where_its_rows_end(tmp_path, end, first):
+    """Whatever ends its lines, and where its first line names the delimiter; each part begins as the file does."""
+    text = f"{first}x;s\n1;u\n2;v\n3;u\n".replace("\n", end)
+    (tmp_path / "in.csv").write_text(text, encoding="utf-8", newline="")
+    written = {} if first else {"delimiter": ";"}
+    with files.opened(tmp_path / "in.csv", written, 1) as (_, names, parts):
+        found = list(parts)
+    assert (names, [part.rows for part in found]) == (["x", "s"], [1, 1, 1])
+    head = f"{first}x;s\n".replace("\n", end).removeprefix("\ufeff")
+    assert found[1].content.decode() == f"{head}2;v{end}"
+
+
 @pytest.mark.parametrize("damage", ["middle", "end", "start"])
 def test_a_damaged_archive_is_named(tmp_path, damage):
     packed = bytearray(gzip.compress(b"x,s\n" + b"1,u\n2,v3q\n" * 500, mtime=0))

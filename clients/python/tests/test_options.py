@@ -20,7 +20,7 @@ FILES = {
     "benefits.json": json.dumps({"a": {"x": 1, "y": 0}, "b": {"x": 0, "y": 1}}),
     "costs.json": json.dumps({"age": 1}),
 }
-READ = "--type a=ignore|--header none|--drop-unlabelled|--label-type number"
+READ = "--type a=ignore|--header none|--drop-unlabelled|--drop-class a|--label-type number"
 DIALECT = "--delimiter ;|--decimal ,|--encoding latin-1|"
 GLOBAL = "--json|--url http://other"
 OPTIONS = {  # commands, and options that each change what they do
