@@ -43,7 +43,7 @@ step = echo "$(1)" && began=$$(date +%s) && $(2) && echo "$(1) took $$(($$(date 
 # Jobs run at niceness 19 and would starve beside tests that are not nice.
 PYTEST := nice -n 19 $(PY) -m pytest -r fE --dist=loadfile
 
-test: $(VENV)/installed-dev  ## run the tests; all of them with PAYOFF_TESTS=thorough
+test: $(VENV)/installed-dev  ## run the tests; with PAYOFF_TESTS=slow what CI runs, with thorough all of them
 	@$(call step,kernels,$(COMPILE))
 	@$(call step,tests,$(PYTEST) --numprocesses=4 --no-loadscope-reorder --cov --cov-report=)
 	@$(call step,tests of the client,$(PYTEST) --numprocesses=2 clients/python/tests)

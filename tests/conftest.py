@@ -44,7 +44,7 @@ from app.settings import Settings
 from app.stores import make_ports
 from app.usecases.ports import Ports
 from app.wiring import wire
-from tests.effort import THOROUGH, repeated
+from tests.effort import SLOW, THOROUGH, repeated
 from tests.servers.program import free_port
 
 _STALLED = (
@@ -63,6 +63,7 @@ _OF_THE_SYSTEM = (
     "tests/faults/test_outages.py",
     "tests/faults/test_recorded.py",
 )  # those that ask for `system`
+_SLOW = pytest.StashKey[int]()
 _APART = (
     "tests/usecases/test_stalled_attempts.py"  # each of its cases takes long and shares nothing
 )
@@ -91,10 +92,14 @@ def pytest_xdist_make_scheduler(config, log):
 
 def pytest_collection_modifyitems(config, items):
     """Those of this kind of run; what takes longest comes first, so that in the end no worker waits for another."""
+    slow = set() if SLOW else {item for item in items if item.get_closest_marker("slow")}
+    config.stash[_SLOW] = len(slow)
+    sampled_out = set()
     if not THOROUGH:
-        left_out = {
+        sampled_out = {
             item for item in items if item.get_closest_marker("thorough") or _is_spared(item)
         }
+    if left_out := slow | sampled_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
     items.sort(
@@ -103,6 +108,24 @@ def pytest_collection_modifyitems(config, items):
             not item.nodeid.startswith(_LONG),
         )
     )
+
+
+def pytest_sessionfinish(session):
+    """A worker of xdist tells the process that prints how many slow tests it left out."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["slow"] = session.config.stash.get(_SLOW, 0)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    node.config.stash[_SLOW] = getattr(node, "workeroutput", {}).get("slow", 0)
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if count := config.stash.get(_SLOW, 0):
+        terminalreporter.write_line(
+            f"{count} slow tests were left out; PAYOFF_TESTS=slow make test runs them, as CI does"
+        )
 
 
 def _is_spared(item):

@@ -1,8 +1,9 @@
-"""How much tests do: all where PAYOFF_TESTS is `thorough`; else less, as its markers say."""
+"""How much tests do, by PAYOFF_TESTS: `slow` adds those marked slow, `thorough` all the others, too."""
 
 import os
 
 THOROUGH = os.environ.get("PAYOFF_TESTS") == "thorough"
+SLOW = THOROUGH or os.environ.get("PAYOFF_TESTS") == "slow"
 
 
 def repeated(often: int) -> int:

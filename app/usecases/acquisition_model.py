@@ -15,7 +15,7 @@ from app.usecases.feature_costs import parse_prices
 from app.usecases.matrices import MatrixFields, check_few_actions, named_matrix, refuse_actions
 from payoff.acquisition.prices import Prices
 from payoff.acquisition.states import StepwiseModel
-from payoff.acquisition.stopping import Experience, Worth
+from payoff.acquisition.stopping import Experience, Worth, state_probabilities
 from payoff.decisions.benefit import Prepared
 from payoff.decisions.calibration import Calibrator
 from payoff.errors import Invalid, below
@@ -114,10 +114,7 @@ class AcquisitionModel:
         """Calibrated probabilities (n, K) for the model's P (n, K): as `/predict` says where a case is `finished`,
         else by the experience of states with as many `known` features (n,).
         """
-        final = P if self.calibrator is None else self.calibrator.apply(P)
-        if self.experience is None or self.experience.curve is None or finished.all():
-            return final
-        return np.where(finished[:, None], final, self.experience.curve.apply(P, known))
+        return state_probabilities(P, known, finished, self.calibrator, self.experience)
 
     def most_matrices(self, n_actions: int) -> int:
         """Of how many matrices with so many actions one call computes the `worth`; 0 where one is too large."""

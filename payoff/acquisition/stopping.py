@@ -22,6 +22,7 @@ import scipy
 
 from payoff.acquisition.prices import Prices, limit_of, purchases, slack_of
 from payoff.decisions.benefit import decide
+from payoff.decisions.calibration import Calibrator
 from payoff.stored import Stored
 
 FEW = 10.0  # states in which a feature comes next; with fewer it is taken for any feature
@@ -282,3 +283,19 @@ def stage_inputs(P: np.ndarray, known: np.ndarray, typical: float) -> np.ndarray
     logs = _logs(P)
     share = np.minimum(known / typical, 1.0)[:, None]
     return np.concatenate((logs, logs * share, share), axis=1)
+
+
+def state_probabilities(
+    P: np.ndarray,
+    known: np.ndarray,
+    finished: np.ndarray,
+    calibrator: Calibrator | None,
+    experience: Experience | None,
+) -> np.ndarray:
+    """Calibrated probabilities (n, K) for a model's P (n, K): by the `calibrator` where a case is `finished` (n,), else
+    by the experience of states with as many `known` features (n,).
+    """
+    final = P if calibrator is None else calibrator.apply(P)
+    if experience is None or experience.curve is None or finished.all():
+        return final
+    return np.where(finished[:, None], final, experience.curve.apply(P, known))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +30,28 @@ class Limits(NamedTuple):
         upper = np.full(n_actions, np.iinfo(np.int64).max)
         uses, most = np.zeros((n_resources, n_actions)), np.full(n_resources, np.inf)
         return Limits(np.zeros(n_actions, dtype=np.int64), upper, uses, most)
+
+    @staticmethod
+    def of(
+        n_actions: int,
+        at_least: Mapping[int, int] | None = None,
+        at_most: Mapping[int, int] | None = None,
+        uses: Sequence[Sequence[float]] = (),
+        available: Sequence[float] = (),
+    ) -> Limits:
+        """Limits by the numbers of actions; `uses` (R, A) is what an action uses of each resource, of which there is
+        `available` (R,).
+
+        >>> Limits.of(3, at_most={2: 40}).upper[2]
+        np.int64(40)
+        """
+        limits = Limits.none(n_actions, len(available))
+        for bounds, given in ((limits.lower, at_least), (limits.upper, at_most)):
+            for action, count in (given or {}).items():
+                bounds[action] = count
+        if len(available):
+            limits.uses[:], limits.most[:] = uses, available
+        return limits
 
 
 class Limited(NamedTuple):
