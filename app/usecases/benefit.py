@@ -24,7 +24,7 @@ from app.usecases.fields import (
 from app.usecases.labelled_rows import class_codes
 from app.usecases.matrices import MatrixFields, NamedMatrixFields, columns_beside, needed_matrix
 from app.usecases.predict import check_classes
-from payoff.decisions.benefit import class_means, confusion, mu, row_benefits
+from payoff.decisions.benefit import Prepared, class_means, confusion, mu, row_benefits
 from payoff.decisions.case_benefits import Columns
 from payoff.decisions.folds import stratified_folds
 from payoff.decisions.priors import under_priors
@@ -152,6 +152,10 @@ class BenefitReport(EarningDocument):
     actions: list[str] | None = Field(
         description="names of the columns; null where the matrix had none"
     )
+    matrix_in_words: list[str] = Field(
+        description="what the benefits mean, such as `ill: wait costs 10, treat brings 5`, for each class;"
+        " empty for a large matrix"
+    )
     rows: int = Field(description="that were evaluated")
     evaluation: Literal["hold-out", "cross-validation", "request"] = Field(
         description="of the model on rows that it did not see, or of the probabilities in the request"
@@ -226,6 +230,9 @@ def report(
     not fit. O(n log n + n K A), and the bootstrap.
     """
     B, actions, like_costs, cases = needed_matrix(sent, rows.classes)
+    numbered = [f"action {a}" for a in range(B.shape[-1])]
+    names = actions or (rows.classes if len(numbered) == len(rows.classes) else numbered)
+    in_words = Prepared(B, names, classes=rows.classes, cases=cases).in_words
     if cases is not None:
         values = cases.values(NO_FEATURES, np.empty((len(rows.y), 0)), rows.columns())
         ours = rows.evaluation == "request"  # of a hold-out, callers are not told what a row has
@@ -261,6 +268,7 @@ def report(
         **by_cut,
         "classes": list(rows.classes),
         "actions": actions,
+        "matrix_in_words": in_words,
         "rows": len(y),
         "evaluation": rows.evaluation,
         "priors": dict(zip(map(str, rows.classes), used.tolist(), strict=True)),

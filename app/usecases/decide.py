@@ -125,7 +125,8 @@ class Answer(NamedTuple):
     """One decision per instance: `choice` int (n,) into `actions`, probabilities (n, K), expected benefits (n, A), and
     the priors (K,) that the request states.
 
-    `matrix` is that by which these are expected. `propensities` (n,) are those of the actions, where these were drawn.
+    `matrix` is that by which these are expected, `matrix_in_words` what it says, for its first answer.
+    `propensities` (n,) are those of the actions, where these were drawn.
     """
 
     rule: Rule
@@ -140,6 +141,7 @@ class Answer(NamedTuple):
     priors: np.ndarray | None = None
     matrix: Prepared | None = None
     propensities: np.ndarray | None = None
+    matrix_in_words: Sequence[str] = ()
 
 
 def check_fields(asked: RuleFields, model: Loaded | None) -> None:

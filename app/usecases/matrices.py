@@ -182,8 +182,8 @@ def read_matrix(
             raise Invalid.at(terms[0].place, "here a benefit is a number, as there are no cases")
         n_actions = len(actions or names) if square or actions is not None else None
         B = as_benefits(numbers, len(names), n_instances, n_actions)
-    doubts = [] if costs or terms or actions in (None, names) else like_costs(B)  # else names tell
     B = 0.0 - B if costs else B
+    doubts = [] if terms else _doubtful_signs(B, costs=costs, named=actions not in (None, names))
     order = list(range(B.shape[-1]))
     if actions not in (None, names, sent.actions):
         order = _order(B)
@@ -197,6 +197,19 @@ def read_matrix(
         for k, a, name, times, place in terms
     ]
     return Stakes(B, actions, doubts, CaseBenefits(B, own))
+
+
+def _doubtful_signs(B: np.ndarray, *, costs: bool, named: bool) -> list[str]:
+    """A warning where benefits B, of which `costs` were the negatives, look like the opposite; where
+    actions are not `named` apart from the classes, their names say more.
+    """
+    if not costs:
+        return like_costs(B) if named else []
+    if (B < 0).any() or not B.any():
+        return []
+    return [
+        "no number of 'cost_matrix' is positive: a negative cost is a gain; are these benefits?"
+    ]
 
 
 def named_matrix(

@@ -118,6 +118,12 @@ class DecisionsAnswer(AnswerFields):
     rule: Rule
     classes: list[int | str]
     actions: list[int | str]
+    matrix_in_words: list[str] | None = Field(
+        default=None,
+        description="what the benefits mean, such as `ill: wait costs 10, treat brings 5`: in answers for"
+        " which the matrix was read, which of equal requests is the first of a process; with `explain`"
+        " always",
+    )
     decisions: list[int | str]
     probabilities: list[list[float]]
     expected_benefits: list[list[float]] | None = None
@@ -236,6 +242,7 @@ def decide(model: Loaded, asked: RuleFields, rows: Rows, key: bytes | None = Non
     """
     usual = model.once(Usual)
     matrix = usual.matrices.get(key)
+    is_new = matrix is None
     if matrix is None:
         check_classes(model)
         check_fields(asked, model)
@@ -247,6 +254,8 @@ def decide(model: Loaded, asked: RuleFields, rows: Rows, key: bytes | None = Non
     answer = decide_by(
         asked, model.classes, scores, told, _of_rows(matrix, rows, model.schema), model
     )
+    if matrix is not None and (is_new or asked.explain):
+        answer = answer._replace(matrix_in_words=matrix.in_words)
     if not answer.explanations:
         return answer
     fields, why = contributions(model, rows.X, answer.probabilities)
@@ -266,7 +275,8 @@ def decide_given(
 ) -> Answer:
     """Decide with probabilities (n, K) for rows of a schema; the fields are checked."""
     matrix = named_matrix(asked, classes, len(P))
-    return decide_by(asked, classes, P, rows.warnings, _of_rows(matrix, rows, schema))
+    answer = decide_by(asked, classes, P, rows.warnings, _of_rows(matrix, rows, schema))
+    return answer if matrix is None else answer._replace(matrix_in_words=matrix.in_words)
 
 
 def _of_rows(matrix: Prepared | None, rows: Rows, schema: Schema) -> Prepared | None:

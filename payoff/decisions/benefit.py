@@ -17,13 +17,15 @@ import numpy as np
 from payoff.errors import Flaw, Invalid, pointer, sent
 
 if TYPE_CHECKING:
-    from payoff.decisions.case_benefits import CaseBenefits
+    from payoff.decisions.case_benefits import CaseBenefits, Term
 
 LARGEST = 1e150  # sums and products of two such benefits stay far from overflow
 TIE = 8 * float(
     np.finfo(np.float64).eps
 )  # per class; rounding of inputs, products and sums stays below half of it
 
+MOST_CELLS_IN_WORDS = 100
+MOST_CHARACTERS_IN_WORDS = 1_000  # headers of answers have room for them
 _LISTS = {list, tuple}
 _NUMBERS = {float, int}
 
@@ -76,6 +78,23 @@ class Prepared:
         return oddities(self.benefits, self.actions, self.classes, self.best) or [*self.like_costs]
 
     @cached_property
+    def in_words(self) -> list[str]:
+        """What each action brings or costs, a sentence for each class, so that people notice a wrong
+        sign or a transposed matrix; empty for a long one, and where each instance has its own.
+        """
+        if self.benefits.ndim > 2 or self.benefits.size > MOST_CELLS_IN_WORDS:
+            return []
+        terms = {} if self.cases is None else {(t.row, t.action): t for t in self.cases.terms}
+        sentences = []
+        for k, row in enumerate(self.benefits.tolist()):
+            effects = [_effect(benefit, terms.get((k, a))) for a, benefit in enumerate(row)]
+            pairs = zip(self.actions, effects, strict=True)
+            listed = ", ".join(f"{action} {effect}" for action, effect in pairs)
+            sentences.append(f"{self.classes[k]}: {listed}")
+        length = sum(map(len, sentences))
+        return sentences if length <= MOST_CHARACTERS_IN_WORDS else []
+
+    @cached_property
     def notes(self) -> dict[str, Any]:
         """What others keep as long as it."""
         return {}
@@ -89,6 +108,16 @@ class Prepared:
         if self.benefits.ndim == 3:
             return decide(P, self.benefits)
         return Decision(least(self._losses_by_action.dot(P.T), P.shape[1]), P.dot(self.benefits))
+
+
+def _effect(benefit: float, term: Term | None) -> str:
+    """What a cell brings or costs, with its `term` where it depends on the case."""
+    if term is None:
+        return f"{'costs' if benefit < 0 else 'brings'} {abs(benefit):.15g}"
+    varying = f"{abs(term.times):.15g} times {term.column}"
+    if benefit == 0:
+        return f"{'costs' if term.times < 0 else 'brings'} {varying}"
+    return f"brings {benefit:.15g} {'less' if term.times < 0 else 'plus'} {varying}"
 
 
 def regrets(P: np.ndarray, B: np.ndarray) -> np.ndarray:
@@ -130,9 +159,8 @@ def like_costs(B: np.ndarray) -> list[str]:
     own = np.diagonal(B, axis1=-2, axis2=-1)[..., None]
     if ((own >= B).sum(axis=-1) > 1).any():
         return []
-    return [
-        "no benefit is negative, and in each row that of the same place is the least: are these costs?"
-    ]
+    own_is_least = "in each row that of the same place is the least"
+    return [f"no number of 'benefits' is negative, and {own_is_least}: are these costs?"]
 
 
 def _namesakes(actions: Sequence[object], classes: Sequence[object]) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.api.column_bodies import WRITERS, csv, npy
 from tests.conftest import trained, two_class_rows, uploaded
-from tests.messages import says
+from tests.messages import says, without_words
 from tests.reference.decisions import written_out
 
 ROWS = [[70, 88, "strong"], [30, 60, "mild"], [50, 75, "mild"]]
@@ -58,7 +58,7 @@ def test_every_option_answers_as_with_the_matrices_written_out(service, ward, ro
         for _ in range(2):  # the second time the matrix is known
             found = ask(service, **rows, **options, **{field: MATRIX})
         plain = ask(service, instances=ROWS, **options, **{field: written_out(MATRIX, CASES)})
-        assert found.json() == plain.json()
+        assert without_words(found) == without_words(plain)
 
 
 @pytest.mark.parametrize("kind", WRITERS)
@@ -67,8 +67,8 @@ def test_tables_have_the_column_beside_the_features(service, ward, expected, kin
     for keep in ({}, {"keep": "amount"}):
         answer = service.post(
             "/predict", params=QUERY | keep, content=WRITERS[kind](TABLE), headers=headers
-        ).json()
-        assert answer == expected | ({"kept": {"amount": AMOUNTS}} if keep else {})
+        )
+        assert without_words(answer) == expected | ({"kept": {"amount": AMOUNTS}} if keep else {})
     gap = WRITERS[kind](TABLE | {"amount": [1, None, 3]})
     errors = service.post("/predict", params=QUERY, content=gap, headers=headers).json()["errors"]
     assert errors == [says("/1/amount", "missing")]
@@ -83,7 +83,7 @@ def test_columns_come_beside_arrays_probabilities_and_tensors(service, ward, num
         "columns": columns,
         "actions": ACTIONS,
     }
-    answer = service.post("/predict", json=given).json()
+    answer = without_words(service.post("/predict", json=given))
     assert answer == {name: value for name, value in expected.items() if name != "model"} | {
         "warnings": answer["warnings"]
     }
@@ -93,19 +93,17 @@ def test_columns_come_beside_arrays_probabilities_and_tensors(service, ward, num
     array = service.post(
         "/predict", params=query, content=npy(P), headers={"Content-Type": "application/x-npy"}
     )
-    assert array.json() == answer
+    assert without_words(array) == answer
     inputs = [{"name": "x", "datatype": "FP64", "shape": [3, 2], "data": [row[:2] for row in ROWS]}]
     sent = {"benefits": MATRIX, "columns": {"amount": AMOUNTS}, "actions": ACTIONS}
     tensors = service.post(
         f"/v2/models/{numeric}/infer", json={"inputs": inputs, "parameters": sent}
-    ).json()
-    plain = sent | {"benefits": written_out(MATRIX, CASES), "columns": None}
-    assert (
-        tensors
-        == service.post(
-            f"/v2/models/{numeric}/infer", json={"inputs": inputs, "parameters": plain}
-        ).json()
     )
+    plain = sent | {"benefits": written_out(MATRIX, CASES), "columns": None}
+    written = service.post(
+        f"/v2/models/{numeric}/infer", json={"inputs": inputs, "parameters": plain}
+    )
+    assert without_words(tensors) == without_words(written)
 
 
 def test_a_saved_matrix_keeps_its_cells(service, ward, expected):
@@ -116,7 +114,7 @@ def test_a_saved_matrix_keeps_its_cells(service, ward, expected):
         cell = saved["benefits"]["healthy"]["treat"]
         assert cell == {"column": "amount", "times": -0.75 * sign, "plus": 2.0 * sign}
         found = [
-            ask(service, **rows, benefits="by-amount", actions=None).json()
+            without_words(ask(service, **rows, benefits="by-amount", actions=None))
             for rows in (MEMBERS, MEMBERS, BESIDE)
         ]
         plain = ask(service, instances=ROWS, **{field: written_out(MATRIX, CASES)}).json()
@@ -534,6 +532,43 @@ def test_costs_that_are_sent_as_benefits_of_named_actions_are_warned_about(servi
         assert warned == {"benefits": True, "cost_matrix": False}, path
     ordinary = {"benefits": {"healthy": {"wait": 1, "treat": 0}, "ill": {"wait": 0, "treat": 5}}}
     assert service.post("/predict", json=given | ordinary).json()["warnings"] == []
+
+
+IN_WORDS = ["healthy: wait brings 0, treat costs 1", "ill: wait costs 10, treat brings 5"]
+
+
+def test_the_first_answer_by_a_matrix_says_it_in_words(service):
+    """So that a wrong sign or a transposed list is noticed; equal requests are not told again."""
+    order = {"model": "echo", "learner": {"kind": "logistic"}, "data": two_class_rows()}
+    trained(service, order)
+    asked = {"model": "echo", "instances": two_class_rows(3)["rows"], "actions": ACTIONS}
+
+    def said(path="/predict", **changes):
+        answer = service.post(path, json=asked | changes)
+        assert answer.status_code == 200, answer.text
+        return answer.json().get("matrix_in_words")
+
+    assert said(benefits=NUMBERS) == IN_WORDS
+    assert said(benefits=NUMBERS, instances=two_class_rows(5)["rows"]) is None
+    assert [said(benefits=NUMBERS, explain=True) for _ in range(2)] == [IN_WORDS] * 2
+    swapped = ["healthy: wait costs 10, treat brings 5", "ill: wait brings 0, treat costs 1"]
+    assert said(benefits=NUMBERS[::-1]) == swapped
+    negated = ["healthy: wait brings 0, treat brings 1", "ill: wait brings 10, treat costs 5"]
+    assert said(cost_matrix=NUMBERS) == negated
+    given = {"probabilities": [[0.6, 0.4]], "classes": ["healthy", "ill"], "benefits": NUMBERS}
+    given |= {"model": None, "instances": None}
+    assert [said(**given) for _ in range(2)] == [IN_WORDS] * 2
+    report = {"benefits": NUMBERS, "model": ..., "instances": ...}
+    body = {name: value for name, value in (asked | report).items() if value is not ...}
+    answer = service.post("/models/echo/benefit", json=body)
+    assert answer.json()["matrix_in_words"] == IN_WORDS
+
+
+def test_a_cost_matrix_without_costs_is_warned_about_in_its_place(service):
+    given = {"probabilities": [[0.6, 0.4]], "classes": ["healthy", "ill"], "actions": ACTIONS}
+    for costs, is_odd in (([[0, -1], [-10, 0]], True), ([[0, 1], [10, -5]], False)):
+        answer = service.post("/predict", json=given | {"cost_matrix": costs}).json()
+        assert ("no number of 'cost_matrix' is positive" in str(answer["warnings"])) == is_odd
 
 
 def test_a_matrix_that_contradicts_the_one_in_training_is_warned_about(service):

@@ -161,6 +161,7 @@ WRONG = [  # each differs in one sign from a request that was answered before
 def test_the_entrance_answers_as_the_route_does(service, numeric, asked):
     """What was asked before is not checked again."""
     for changes, status in (*product(RIGHT, [200]), *product(WRONG, [422])):
+        service.post("/predict", json=PLAIN | changes)  # whose answer says the matrix in words
         asked.clear()
         first, other = (
             service.post("/predict", json=PLAIN | changes, headers={"X-Request-ID": "mine", **more})

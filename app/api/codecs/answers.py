@@ -163,6 +163,7 @@ class Answered(NamedTuple):
             "rule": answer.rule,
             "classes": answer.classes,
             "actions": answer.actions,
+            **({"matrix_in_words": answer.matrix_in_words} if answer.matrix_in_words else {}),
             **answer.figures,
         }
 

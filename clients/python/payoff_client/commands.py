@@ -196,6 +196,8 @@ def predict(client: Payoff, chosen: argparse.Namespace) -> None:
             with source.open("wb") as file:
                 shutil.copyfileobj(sys.stdin.buffer, file)
         report = model.decide_file(source, chosen.out or printed, **fields)
+        if (words := report.get("matrix_in_words")) and not chosen.json:
+            say("\n".join(["by these benefits:", *words]))
         if chosen.out is None:
             warn(report["warnings"])
             with printed.open(encoding="utf-8", newline="") as written:

@@ -234,6 +234,7 @@ class FileDecisions(Document):
 
     rows: int
     model: str
+    matrix_in_words: NotRequired[list[str]]
     limits: NotRequired[list[Object]]
     total: NotRequired[float]
     unlimited_total: NotRequired[float]

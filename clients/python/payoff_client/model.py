@@ -58,7 +58,7 @@ _COLUMNS = {
     "coverage": ["low", "high"],
     "bands": ["decision", "p:"],
 }
-_FIGURES = ("limits", "total", "unlimited_total", "gap")  # of all rows of a file together
+_FIGURES = ("matrix_in_words", "limits", "total", "unlimited_total", "gap")  # of a file as a whole
 
 
 class Matrices(Linked[Mode]):

@@ -40,8 +40,9 @@ def run(service, capsys, tmp_path, monkeypatch):
 
 
 def test_a_file_is_decided(run, ward, tmp_path):
-    code, output, _ = run(f"predict {ward} cases.csv --benefits benefits.json")
+    code, output, said = run(f"predict {ward} cases.csv --benefits benefits.json")
     assert code == 0
+    assert "ill: wait costs 10, treat brings 5\n" in said
     decided = pd.read_csv(io.StringIO(output))
     assert list(decided.columns)[:2] == ["bed", "decision"]
     assert len(decided) == 200

@@ -18,6 +18,7 @@ from payoff.decisions.benefit import (
     oddities,
     row_benefits,
 )
+from payoff.decisions.case_benefits import CaseBenefits, Term
 from payoff.decisions.ranking import JudgedRows
 from payoff.errors import Invalid
 from tests.reference import decisions as reference
@@ -229,3 +230,34 @@ def test_oddities_show_matrices_that_are_turned_or_negated():
     assert oddities(np.array([[1.0, 1.0], [0.0, 0.0]]), classes, classes) == irrelevance(
         np.zeros((2, 2)), classes
     )
+
+
+def in_words(B, actions, terms=()):
+    base = np.array(B, dtype=float)
+    cases = CaseBenefits(base, terms) if terms else None
+    return Prepared(base, actions, classes=("healthy", "ill"), cases=cases).in_words
+
+
+def test_a_matrix_in_words_shows_signs_and_transposition():
+    actions = ("wait", "treat")
+    healthy = "healthy: wait brings 0, treat costs 1"
+    assert in_words([[0, -1], [-10, 5.5]], actions) == [
+        healthy,
+        "ill: wait costs 10, treat brings 5.5",
+    ]
+    assert in_words([[-10, 5.5], [-0.0, -1]], actions) == [
+        "healthy: wait costs 10, treat brings 5.5",
+        "ill: wait brings 0, treat costs 1",
+    ]
+    terms = [Term(0, 1, "fee", -0.75, ""), Term(1, 0, "age", -0.125, ""), Term(1, 1, "fee", 1, "")]
+    assert in_words([[0, 2], [0, -3]], actions, terms) == [
+        "healthy: wait brings 0, treat brings 2 less 0.75 times fee",
+        "ill: wait costs 0.125 times age, treat brings -3 plus 1 times fee",
+    ]
+
+
+def test_a_large_matrix_and_those_of_instances_are_not_said_in_words():
+    long = [f"an action with a long name {'x' * 150} {a}" for a in range(10)]
+    assert in_words(np.ones((2, 10)), long) == []
+    assert in_words(np.ones((2, 51)), range(51)) == []
+    assert in_words(np.ones((3, 2, 2)), ("a", "b")) == []
