@@ -5,6 +5,8 @@ import { parsed, refused } from "./number.js";
 
 const QUOTE = 0x22, NEWLINE = 0x0a;
 const CHUNK = 2 ** 18; // bytes
+/** The first line of Excel that names the delimiter. */
+const SEPARATOR = /^"?sep=([,;\t|])"?\1*[ \t]*\n/i;
 
 /** @typedef {{delimiter: string, names: string[], header: Blob}} Head */
 
@@ -17,17 +19,17 @@ const CHUNK = 2 ** 18; // bytes
 export async function headOf(file, encoding) {
   const start = new Uint8Array(await file.slice(0, CHUNK).arrayBuffer());
   const from = Math.max(start.findIndex((one) => one !== NEWLINE && one !== 0x0d), 0); // lines that are empty do not count
-  const text = read(start, encoding).replace(/^[\r\n]+/, "");
-  const [names, delimiter] = [",", ";", "\t", "|"].map((one) => /** @type {[string[], string]} */ ([records(text, one).next().value ?? [""], one]))
+  const whole = read(start, encoding).replace(/^\n+/, ""), named = SEPARATOR.exec(whole), text = whole.slice(named?.[0].length ?? 0);
+  const [names, delimiter] = (named ? [named[1]] : [",", ";", "\t", "|"]).map((one) => /** @type {[string[], string]} */ ([records(text, one).next().value ?? [""], one]))
     .reduce((best, one) => (one[0].length > best[0].length ? one : best));
-  const [end = start.length] = ends(start.subarray(from), 1);
+  const end = ends(start.subarray(from), named ? 2 : 1).at(-1) ?? start.length;
   return { delimiter, names: names.map((one) => one.trim()), header: file.slice(0, from + end) };
 }
 
 /** The names of the columns of a file and its first rows. @param {Blob} file @param {string} [encoding] */
 export async function sampleOf(file, encoding) {
   const { delimiter, names } = await headOf(file, encoding);
-  const text = read(new Uint8Array(await file.slice(0, CHUNK).arrayBuffer()), encoding);
+  const text = read(new Uint8Array(await file.slice(0, CHUNK).arrayBuffer()), encoding).replace(/^\n+/, "").replace(SEPARATOR, "");
   const [, ...rows] = [...records(text, delimiter)].filter((row) => row.length > 1 || row[0] !== "");
   if (file.size > CHUNK) rows.pop(); // which is cut
   return { delimiter, names, rows };
@@ -93,9 +95,10 @@ function decoding([first], encoding) {
   return encoding === "latin-1" ? "latin1" : encoding === "utf-16" && first === 0xfe ? "utf-16be" : encoding;
 }
 
-/** @param {Uint8Array} bytes @param {string} [encoding] */
+/** The text, whose lines end with LF, whatever ended them. @param {Uint8Array} bytes @param {string} [encoding] */
 function read(bytes, encoding) {
-  return new TextDecoder(decoding(bytes, encoding)).decode(bytes, { stream: true }); // the end may be cut
+  const text = new TextDecoder(decoding(bytes, encoding)).decode(bytes, { stream: true }); // the end may be cut
+  return text.replace(/\r\n?/g, "\n");
 }
 
 /**

@@ -6,7 +6,7 @@ import { button, card, confirmed, facts, field, h, put, select, short, some, tab
 import { link } from "./models.js";
 import { cleared, within } from "./problems.js";
 
-const SHOWN = 5, MOST_COLUMNS = 200;
+const SHOWN = 5, MOST_COLUMNS = 200, MOST_TICKS = 20;
 const READ_AS = [["", "as found"], ["number", "number"], ["category", "category"], ["value", "value for a matrix"], ["ignore", "ignore"],
   ["number:1,234.5", "1,234.5"], ["number:1.234,5", "1.234,5"], ["date", "date (2026-01-31)"],
   ["date:%d/%m/%Y", "day/month/year"], ["date:%m/%d/%Y", "month/day/year"]];
@@ -59,7 +59,13 @@ async function chosen(file, uploaded) {
   let sample = { delimiter: ",", names: /** @type {string[]} */ ([]), rows: /** @type {string[][]} */ ([]) };
   const label = isText ? h("select", { onchange: () => counted() }) : h("input", { required: true });
   const more = select([], null, { multiple: true, size: 4 }), counts = h("p", { class: "soft" });
-  const counted = () => { put(counts, classCounts(sample, label.value)); };
+  const drops = h("input", { type: "checkbox" });
+  const spare = h("div", { role: "group", "aria-label": "Classes to leave out" }, classesToLeaveOut([]));
+  const counted = () => {
+    const values = valueCounts(sample, label.value);
+    put(counts, values.length ? `In the first ${sample.rows.length} rows: ${some(values.map(([value, count]) => `${value || "(empty)"}: ${count}`), SHOWN)}` : null);
+    put(spare, classesToLeaveOut(values.map(([value]) => value).filter((value) => !MISSING.has(value))));
+  };
   const header = select([["first", "names of columns"], ["none", "values"]], "first");
   const look = async () => {
     sample = await sampleOf(file, encoding.value);
@@ -87,7 +93,6 @@ async function chosen(file, uploaded) {
     for (const one of [encoding, header]) one.addEventListener("change", () => void within(preview, look));
     put(preview, await look());
   }
-  const drops = h("input", { type: "checkbox" });
   const kind = select([["auto", "words and integers are classes"], ["number", "numbers to predict"]], "auto");
   const send = () => void within(report, async () => {
     report.focus();
@@ -97,6 +102,7 @@ async function chosen(file, uploaded) {
     const fields = { label: label.value, name: name.value, label_type: kind.value, types: JSON.stringify(types.chosen),
       drop_unlabelled: String(drops.checked), ...written };
     for (const [key, value] of Object.entries(fields)) if (value) form.append(key, value);
+    for (const { type, checked, value } of spare.querySelectorAll("input")) if (type === "checkbox" ? checked : value) form.append("drop_classes", value);
     for (const { value } of more.selectedOptions) if (value !== label.value) form.append("label", value);
     form.append("file", file);
     try {
@@ -114,18 +120,26 @@ async function chosen(file, uploaded) {
     h("div", { class: "fields" }, field("Column to predict", label), field("Name of the data set", name),
       field("It contains", kind),
       isText ? [field("Encoding", encoding), field("The first line has", header)] : null),
-    h("p", null, h("label", null, drops, " Leave rows out in which it is empty")), counts,
+    h("p", null, h("label", null, drops, " Leave rows out in which it is empty")), spare, counts,
     isText ? h("details", null, h("summary", null, "Several labels"),
       field("More columns to predict", more, "For models that select a set of labels")) : null,
     preview, report, types.place, h("button", { class: "main" }, "Upload"));
 }
 
-/** How often the first rows have each value. @param {{names: string[], rows: string[][]}} sample @param {string} label */
-function classCounts({ names, rows }, label) {
+/**
+ * How often the first rows have each value, the most frequent first.
+ * @param {{names: string[], rows: string[][]}} sample @param {string} label @returns {[string, number][]}
+ */
+function valueCounts({ names, rows }, label) {
   const counts = new Map(), j = names.indexOf(label);
   for (const row of rows) counts.set(row[j], (counts.get(row[j]) ?? 0) + 1);
-  const found = [...counts].sort(([, a], [, b]) => b - a).map(([value, count]) => `${value || "(empty)"}: ${count}`);
-  return found.length ? `In the first ${rows.length} rows: ${some(found, SHOWN)}` : null;
+  return [...counts].sort(([, a], [, b]) => b - a);
+}
+
+/** A tick for each class, or a field where there are none to choose from, or too many. @param {string[]} classes */
+function classesToLeaveOut(classes) {
+  if (!classes.length || classes.length > MOST_TICKS) return field("Class to leave out", h("input", null));
+  return ["Leave these rows out: ", ...classes.map((value) => h("label", null, h("input", { type: "checkbox", value }), ` ${value} `))];
 }
 
 /** How the columns are to be read, to choose in one table: of the file, then of the service's answer. */

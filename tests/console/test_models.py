@@ -7,8 +7,10 @@ import re
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import skl2onnx
+from pyarrow import parquet
 from sklearn.linear_model import LogisticRegression
 
 from tests.conftest import two_class_rows
@@ -186,7 +188,8 @@ def test_sample_data_leads_to_training(tab):
 
 
 @pytest.mark.parametrize(
-    ("encoding", "end"), [("utf-16", "\n"), ("utf-16", "\r\n"), ("latin-1", "\n")]
+    ("encoding", "end"),
+    [("utf-16", "\n"), ("utf-16", "\r\n"), ("latin-1", "\n"), ("latin-1", "\r")],
 )
 def test_a_file_is_shown_and_what_the_service_refuses_is_changed_beside_it(
     tab, tmp_path, encoding, end
@@ -228,6 +231,29 @@ def test_a_file_is_shown_and_what_the_service_refuses_is_changed_beside_it(
     found = sorted(one.split("\t")[1] for one in read.all_inner_texts())
     assert found == ["categorical", "categorical", "left out", "numeric"]
     press(page, "text=Train a model on it", "h2:text-is('Train a model')")
+
+
+def test_rows_of_a_class_are_left_out_with_a_tick(tab, tmp_path):
+    """Also of a file whose first line names its delimiter."""
+    lines = [f"{40 + i};{['ill', 'well', 'unknown'][i % 3]}" for i in range(60)]
+    path = tmp_path / "visits.csv"
+    path.write_text("\n".join(["sep=;", "age;state", *lines]))
+    page = tab.open("data")
+    page.set_input_files("input[type=file]", path)
+    page.wait_for_selector("text=In the first 60 rows: ill: 20, well: 20, unknown: 20")
+    page.get_by_label("Classes to leave out").get_by_label("unknown").check()
+    press(page, "button:text-is('Upload')", "h3:text-is('Uploaded')")
+    assert page.inner_text("dt:text-is('classes') + dd") == "ill, well"
+    assert page.inner_text("dt:text-is('rows') + dd") == "40"
+    path = tmp_path / "visits.parquet"
+    parquet.write_table(
+        pa.table({"age": [*range(60)], "state": ["ill", "well", "unknown"] * 20}), path
+    )
+    page.set_input_files("input[type=file]", path)
+    page.get_by_label("Class to leave out").fill("unknown")
+    page.get_by_label("Column to predict", exact=True).fill("state")
+    press(page, "button:text-is('Upload')", "h3:text-is('Uploaded')")
+    assert page.inner_text("dt:text-is('classes') + dd") == "ill, well"
 
 
 def test_the_best_of_a_comparison_is_trained_with_a_click(tab, site):
