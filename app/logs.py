@@ -47,6 +47,8 @@ def configure(level: str) -> None:
     )
     logging.basicConfig(handlers=[handler], level=grade, force=True)
     logging.captureWarnings(capture=True)
+    if grade == logging.INFO:  # of each start: its plugins, its dialect, and its steps
+        logging.getLogger("alembic").setLevel(logging.WARNING)
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
         logging.getLogger(name).handlers.clear()
         logging.getLogger(name).propagate = (

@@ -1,6 +1,6 @@
 """What can be wrong with arguments, by place; messages that several modules word alike."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -108,29 +108,43 @@ class Flaw:
         return self if self.in_full is None else Flaw(self.loc, self.in_full())
 
 
-def flaws_of(details: Iterable[Any], sent: Any) -> list[Flaw]:
-    """Pydantic's first findings about `sent`, one for each place: each alternative of a union finds its own."""
-    found: dict[str, dict[str, None]] = {}
-    for each in islice(details, MAX_ERRORS):
-        loc = pointer(*_steps(each, sent))
-        found.setdefault(loc, {})[words_of(each)] = None
-    return [Flaw(loc, "; or ".join(words)) for loc, words in found.items()]
+def flaws_of(details: Iterable[Any], document: Any) -> list[Flaw]:
+    """Pydantic's first findings about a document, one for each place: each alternative of a union finds its own."""
+    messages: dict[str, dict[str, None]] = {}
+    values: dict[str, Any] = {}
+    for detail in islice(details, MAX_ERRORS):
+        steps, value = _place(detail, document)
+        loc = pointer(*steps)
+        messages.setdefault(loc, {})[words_of(detail)] = None
+        values[loc] = value
+    return [Flaw(loc, _joined(list(words), values[loc])) for loc, words in messages.items()]
 
 
-def _steps(found: Any, sent: Any) -> Iterator[int | str]:
-    """The steps that exist in `sent`, where pydantic adds the names of the types that it tried on the way; and the name
-    of what is missing, or tells the types apart.
+def _joined(messages: Sequence[str], value: Any) -> str:
+    """The messages about one place, and what arrived where each says what should have."""
+    text = "; or ".join(messages)
+    says_type = all(message.startswith("Input should") for message in messages)
+    return f"{text}, not {sent(value)}" if says_type else text
+
+
+def _place(detail: Any, document: Any) -> tuple[list[int | str], Any]:
+    """The steps that exist in the document, and the value there. Pydantic adds the names of the types that it tried.
+
+    The name of what is missing, or tells the types apart, is a step, too.
     """
-    for step in found["loc"]:
-        if (isinstance(sent, dict) and step in sent) or (
-            isinstance(sent, list) and step in range(len(sent))
+    steps: list[int | str] = []
+    value = document
+    for step in detail["loc"]:
+        if (isinstance(value, dict) and step in value) or (
+            isinstance(value, list) and step in range(len(value))
         ):
-            yield step
-            sent = sent[step]
-    if found["type"] == "missing":
-        yield found["loc"][-1]
-    elif (field := found.get("ctx", {}).get("discriminator", "")).startswith("'"):
-        yield field.strip("'")
+            steps.append(step)
+            value = value[step]
+    if detail["type"] == "missing":
+        steps.append(detail["loc"][-1])
+    elif (field := detail.get("ctx", {}).get("discriminator", "")).startswith("'"):
+        steps.append(field.strip("'"))
+    return steps, value
 
 
 def words_of(found: Any) -> str:

@@ -67,7 +67,7 @@ def test_an_empty_key_is_none_and_said_to_be_missing(tmp_path, monkeypatch):
     settings = settings_for(tmp_path)
 
     assert settings.admin_key is None
-    assert "PAYOFF_ADMIN_KEY is not set" in " ".join(amiss(settings)["settings"])
+    assert "all permissions" in " ".join(amiss(settings)["keys"])
 
 
 def test_a_key_of_blanks_is_refused_and_a_line_end_after_one_is_none_of_it():
@@ -121,7 +121,7 @@ def test_no_password_is_told(settings):
     assert "me:***@127.0.0.1" in told
     assert "h1dden" not in told
     wrong = {finding.check for finding in findings if finding.level == "wrong"}
-    assert wrong == {"database", "models"}
+    assert wrong == {"database", "keys", "models"}
 
 
 @pytest.mark.parametrize(("broken", "code"), [(False, 0), (True, 1)])
@@ -158,3 +158,16 @@ def test_settings_that_cannot_be_are_findings_too(monkeypatch, capsys):
         ("warning", "PAYOFF_ADMINKEY"),
     }
     assert "s3cret" not in out
+
+
+def test_keys_are_counted_and_their_absence_is_a_warning(ports, settings):
+    """Without the admin key, which is one of several ways to close the service."""
+    settings = settings.model_copy(update={"admin_key": None})
+    assert "all permissions" in " ".join(amiss(settings)["keys"])
+    for i in range(6):
+        ports.keys.create(f"client-{i}", ["predict"])
+
+    found = {finding.check: finding.text for finding in check(settings, ENVIRONMENT)}
+
+    assert found["keys"] == "6 keys in the table"
+    assert "keys" not in amiss(settings)

@@ -2,6 +2,8 @@
 
 import os
 import socket
+import subprocess
+import sys
 
 import pytest
 from payoff_client import commands
@@ -9,7 +11,7 @@ from payoff_client import commands
 from app import __version__, cli
 from app.access.caller import KEY_FORM
 from app.stores import make_ports
-from tests.conftest import settings_for
+from tests.conftest import free_port, settings_for
 from tests.registry.making import publish
 from tests.servers.program import run
 
@@ -90,3 +92,25 @@ def test_the_version_is_printed(main, capsys):
         main(["--version"])
     assert ended.value.code == 0
     assert capsys.readouterr().out.endswith(f" {__version__}\n")
+
+
+def test_serve_tells_its_address_in_one_line_and_nothing_of_migrations(tmp_path):
+    port = free_port()
+    environment = {"PAYOFF_HOME": str(tmp_path), "PAYOFF_MODELS": str(tmp_path / "models")}
+    command = [sys.executable, "-m", "app.cli", "serve", "--port", str(port)]
+    server = subprocess.Popen(
+        command,
+        env=os.environ | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        line = server.stderr.readline()
+    finally:
+        server.terminate()
+        log, rest = server.communicate(timeout=60)
+
+    assert f"http://127.0.0.1:{port}" in line
+    assert rest == ""
+    assert not {"plugin", "upgrade", "DDL"} & set(log.split()), log

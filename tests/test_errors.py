@@ -12,6 +12,7 @@ from payoff.errors import (
     MAX_ERRORS,
     Flaw,
     Invalid,
+    flaws_of,
     pointer,
     positions,
     reject,
@@ -149,3 +150,11 @@ def test_what_is_refused_is_said_with_its_place():
 )
 def test_a_warning_names_the_first_positions(at, text):
     assert positions(iter(at), len(at)) == text
+
+
+def test_what_arrived_is_said_beside_what_should_have():
+    details = [
+        {"loc": ("delimiter",), "type": "literal_error", "msg": "Input should be ',' or ';'"}
+    ]
+
+    assert flaws_of(details, {"delimiter": ""})[0].msg == "Input should be ',' or ';', not ''"

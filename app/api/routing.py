@@ -143,9 +143,17 @@ def media_type_of_body(request: Request, others: Collection[str] = ()) -> str:
         return kind
     if kind.startswith("application/") and kind.endswith("+json"):
         return JSON
-    raise Unsupported(
-        f"the body comes as {kind[:80]!r}; send {', '.join((JSON, *others))}, and say so in Content-Type"
+    raise unsupported(kind, (JSON, *others))
+
+
+def unsupported(kind: str, known: Collection[str]) -> Unsupported:
+    """The error that a body comes in a media type that is none of the `known` ones."""
+    arrived = (
+        f"the body comes as {kind[:80]!r}" if kind else "the body comes without a Content-Type"
     )
+    if kind == "application/x-www-form-urlencoded":
+        arrived += ", which curl -d sends, joining the lines of a file; use --data-binary @file"
+    return Unsupported(f"{arrived}; send {', '.join(known)}, and say so in Content-Type")
 
 
 def media_type_of_answer(request: Request, known: Collection[str]) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -21,7 +21,7 @@ from app.settings import Settings, refused
 from app.storage import Storage
 from app.stores import open_ports, unknown_settings
 from app.usecases.ports import Ports
-from payoff.errors import PayoffError
+from payoff.errors import PayoffError, counted
 
 _MB = 2**20
 _LITTLE_MB = 2048
@@ -78,6 +78,7 @@ def check(
         return [*found, Finding("home", "wrong", words, fix)]
     checks: dict[str, Callable[[], Iterable[Finding]]] = {
         "database": lambda: _database(ports.database),
+        "keys": lambda: _keys(ports, settings.admin_key),
         "models": lambda: [
             *_storage("models", settings.models, "PAYOFF_MODELS"),
             *_models(ports, deep=deep),
@@ -105,15 +106,22 @@ def check(
 def _settings(settings: Settings, environment: Mapping[str, str]) -> Iterator[Finding]:
     """Misspelt variables, and settings that are allowed but risky."""
     yield from _unknown(environment)
-    if settings.admin_key is None:
-        words = "PAYOFF_ADMIN_KEY is not set: without keys, any client that reaches the service has all permissions"
-        yield Finding(
-            "settings",
-            "warning",
-            words,
-            "set it, unless only trusted clients can reach the service",
-        )
     yield Finding("settings", "ok", f"{len(settings.model_fields_set)} set")
+
+
+def _keys(ports: Ports, admin_key: SecretStr | None) -> Iterator[Finding]:
+    """The service is open to everybody only where no key was ever made."""
+    with ports.database.reading() as connection:
+        has_tables = migrations.current(connection) is not None
+    keys = ports.keys.list() if has_tables else []
+    number = sum(key.revoked_at is None for key in keys)
+    if keys or admin_key is not None:
+        beside = "PAYOFF_ADMIN_KEY, " if admin_key is not None else ""
+        yield Finding("keys", "ok", f"{beside}{counted(number, 'key')} in the table")
+        return
+    words = "there are none: any client that reaches the service has all permissions"
+    fix = "unless only trusted clients can reach the service, set PAYOFF_ADMIN_KEY, or payoff keys create"
+    yield Finding("keys", "warning", words, fix)
 
 
 def _unknown(environment: Mapping[str, str]) -> list[Finding]:

@@ -1,6 +1,9 @@
 """`payoff serve`: the HTTP service in this process."""
 
 import argparse
+import sys
+from contextlib import suppress
+from socket import socket
 
 import uvicorn
 
@@ -15,6 +18,17 @@ from app.wiring import wire
 _KEEP_ALIVE_SECONDS = 65  # longer than balancers and clients keep an idle connection, which otherwise send into its end
 
 
+class _Server(uvicorn.Server):
+    """A server that tells people its address, on standard error beside the log, once it listens."""
+
+    async def startup(self, sockets: list[socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            host, port = self.servers[0].sockets[0].getsockname()[:2]
+            shown = f"[{host}]" if ":" in host else host
+            sys.stderr.write(f"Payoff is at http://{shown}:{port} (Ctrl+C stops it)\n")
+
+
 def run(chosen: argparse.Namespace) -> int:
     """Answer until a signal; uvicorn exits with 3 where the port cannot be had."""
     with starting():
@@ -22,7 +36,7 @@ def run(chosen: argparse.Namespace) -> int:
         configure(settings.log_level)
         keep_freed_memory()
         app = create_app(wire(settings))
-    uvicorn.run(
+    config = uvicorn.Config(
         app,
         host=chosen.host,
         port=chosen.port,
@@ -36,4 +50,6 @@ def run(chosen: argparse.Namespace) -> int:
         forwarded_allow_ips=settings.trusted_proxies,
         timeout_graceful_shutdown=int(settings.shutdown_seconds),
     )
+    with suppress(KeyboardInterrupt):  # which uvicorn raises again once it has stopped
+        _Server(config).run()
     return 0

@@ -24,6 +24,7 @@ _BLOCK = (
 )  # bytes parsed at a time, each at the cost of a few calls for each column; also the longest row
 # Latin-1 as browsers read it: spreadsheets mean cp1252, which has signs for 0x80 to 0x9f.
 _CODECS = {"utf-8": "utf-8-sig", "utf-16": "utf-16", "latin-1": "cp1252"}
+_SHOWN = 60  # characters of a line
 _MOST_COLUMNS = 20_000  # for each Arrow takes some 10 kB, before anybody else sees them
 _RAGGED = "there are rows with another number of values than the header"
 NO_HEADER = "names of columns look like values: where line 1 is no header, send header=none"
@@ -130,11 +131,21 @@ class CsvText:
             raise self._refusal() from error
         except pa.ArrowInvalid as error:
             reject(self._ragged, _RAGGED)
+            if str(error).startswith("CSV parse error: Empty CSV"):
+                raise self._without_rows() from error
             hint = f"is there no row, a quote that is not closed, or a row of more than {_BLOCK:,} bytes?"
             raise Invalid.at(
                 "", f"the file cannot be read as CSV: {str(error)[:200]}; {hint}"
             ) from error
         reject(self._ragged, _RAGGED)
+
+    def _without_rows(self) -> Invalid:
+        """The error for a file of which Arrow has read all, and found at most a header."""
+        self._content.seek(0)
+        line = self._content.readline(_BLOCK).decode(self._codec, errors="replace").strip()
+        arrived = f"is {line[:_SHOWN]!r}, and no row follows it" if line else "is empty"
+        hint = "; curl -d joins the lines of a file: send it with --data-binary @file"
+        return Invalid.at("", f"the first line {arrived}{hint}")
 
     def _refusal(self) -> Invalid:
         """The error for text that is not in its encoding."""

@@ -2,9 +2,10 @@
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from app.forms import check as check_form
+from app.known_fields import KnownFields
 from app.text import check_text, normal
 from payoff.errors import MAX_NAME, Invalid, pointer
 
@@ -27,10 +28,8 @@ Normal = Annotated[str, AfterValidator(normal)]
 ColumnType = Annotated[str, AfterValidator(_column_type)]
 
 
-class Dialect(BaseModel):
+class Dialect(KnownFields):
     """How a CSV file is written: spreadsheets and databases write other ones than the default."""
-
-    model_config = ConfigDict(extra="forbid")
 
     delimiter: Delimiter = ","
     decimal: Decimal = "."

@@ -7,8 +7,6 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import (
     AfterValidator,
-    BaseModel,
-    ConfigDict,
     Field,
     TypeAdapter,
     ValidationError,
@@ -16,6 +14,7 @@ from pydantic import (
     WithJsonSchema,
 )
 
+from app.known_fields import KnownFields
 from payoff.acquisition.prices import SMALLEST, Prices
 from payoff.decisions.benefit import LARGEST
 from payoff.errors import MAX_NAME, Flaw, Invalid, pointer, reject, unknown, words_of
@@ -54,10 +53,9 @@ _Price = Annotated[
 ]
 
 
-class FeatureCost(BaseModel):
+class FeatureCost(KnownFields):
     """What it costs to learn one feature's value."""
 
-    model_config = ConfigDict(extra="forbid")
     feature: _Feature
     cost: _Price
     group: Annotated[str, Field(strict=True, min_length=1, max_length=MAX_NAME)] | None = None

@@ -16,11 +16,11 @@ from pydantic import (
     ValidationInfo,
     WithJsonSchema,
     field_validator,
-    model_validator,
 )
 from pydantic_core import CoreSchema
 from typing_extensions import TypeAliasType
 
+from app.known_fields import KnownFields
 from app.text import is_number
 from payoff.decisions.benefit import refused_benefit
 from payoff.errors import MAX_NAME
@@ -57,10 +57,14 @@ def _benefit(sent: Any) -> Any:
     return sent
 
 
-class CaseCell(BaseModel):
-    """`plus + times * value`, by the value that the case has in the column."""
+class WireModel(KnownFields):
+    """A document on the wire, into which and out of which NaN and Infinity do not come."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(allow_inf_nan=False)
+
+
+class CaseCell(WireModel):
+    """`plus + times * value`, by the value that the case has in the column."""
 
     column: Annotated[Text, Field(min_length=1)]
     times: Annotated[float, BeforeValidator(_benefit)] = 1.0
@@ -144,22 +148,6 @@ _SCHEMA = {
     "oneOf": [{"type": "string", "format": "date-time"}, {"type": "number"}, {"type": "null"}]
 }
 Moment = Annotated[float | None, BeforeValidator(seconds), WithJsonSchema(_SCHEMA)]
-
-
-class WireModel(BaseModel):
-    """A document on the wire: unknown fields are refused, and NaN or Infinity neither come in nor go out."""
-
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _few_fields(cls, sent: Any) -> Any:
-        """Millions of unknown fields would each be worded as an error."""
-        if isinstance(sent, dict) and len(sent) > _MAX_FIELDS:
-            raise ValueError(
-                f"the object has {len(sent):,} fields; allowed: {', '.join(map(repr, cls.model_fields))}"
-            )
-        return sent
 
 
 class ModelVersion(BaseModel):

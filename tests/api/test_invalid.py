@@ -3,6 +3,8 @@
 import re
 from itertools import product
 
+from tests.messages import says
+
 WRONG = [
     None,
     True,
@@ -68,3 +70,31 @@ def test_every_wrong_value_of_every_field_has_one_error_at_its_place(service, wa
             assert all(exists(body, place) for place in places), (path, body, response.text)
             tried += 1
     assert tried > 500
+
+
+def test_an_unknown_field_is_told_with_the_nearest(service):
+    """One that is misspelt is not reported as one that is missing, too."""
+    body = {"model": "m", "lerner": {"kind": "logistic"}, "data": {"dataset": "d"}}
+    errors = service.post("/train", json=body).json()["errors"]
+
+    assert errors == [says("/lerner", "did you mean 'learner'")]
+    nested = {"model": "m", "instances": [[1]], "record": {"id": ["a"], "instance": True}}
+    assert service.post("/predict", json=nested).json()["errors"] == [
+        says("/record/id", "unknown field", "ids"),
+        says("/record/instance", "unknown field"),
+    ]
+
+
+def test_what_curl_sends_for_a_file_is_said(service):
+    """`-d @file` makes one line of it, in a media type of its own."""
+    as_form = {"Content-Type": "application/x-www-form-urlencoded"}
+    for path in ("/predict", "/datasets?label=y"):
+        refused = service.post(path, content=b"x,y1,a2,b", headers=as_form)
+        assert refused.status_code == 415
+        assert "--data-binary" in refused.json()["detail"]
+    joined = service.post(
+        "/datasets?label=y", content=b"x,y1,a2,b", headers={"Content-Type": "text/csv"}
+    )
+    assert joined.json()["errors"] == [says("/file", "'x,y1,a2,b'", "--data-binary")]
+    cut = service.post("/datasets", files={"file": ("t.csv", b"x,y")}, data={"delimiter": ""})
+    assert says("/delimiter", "not ''") in cut.json()["errors"]

@@ -149,7 +149,7 @@ def test_models_of_other_keys_are_unknown(app, database):
         ({"id": ""}, says("/outcomes/1/id", "1 to 128")),
         ({"id": "x" * 129}, says("/outcomes/1/id", "1 to 128")),
         ({"id": None}, says("/outcomes/1/id", "string")),
-        ({"when": 1}, says("/outcomes/1/when", "not permitted")),
+        ({"when": 1}, says("/outcomes/1/when", "unknown field")),
         ({"id": "first", "truth": "good"}, says("/outcomes/1/id", "comes twice")),
     ],
 )

@@ -157,7 +157,7 @@ def in_cell(**member):
         ({"benefits": in_cell(plus="2")}, "/benefits/ill/treat/plus", "a number, not '2'"),
         ({"cost_matrix": in_cell(times=1e300)}, "/cost_matrix/ill/treat/times", "at most 1e+150"),
         ({"benefits": in_cell(times=True)}, "/benefits/ill/treat/times", "not true"),
-        ({"benefits": in_cell(add=2)}, "/benefits/ill/treat/add", "not permitted"),
+        ({"benefits": in_cell(add=2)}, "/benefits/ill/treat/add", "unknown field"),
         ({"benefits": WORDS | {"il": {"wait": 0, "treat": CELL}}}, "/benefits/il", "did you mean 'ill'"),
     ],
 )  # fmt: skip

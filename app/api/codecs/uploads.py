@@ -14,8 +14,7 @@ from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
 from app.api.codecs.media_types import FORM
-from app.api.routing import limiters
-from app.errors import Unsupported
+from app.api.routing import limiters, unsupported
 from payoff.errors import MAX_NAME, Invalid
 
 _Result = TypeVar("_Result")
@@ -48,9 +47,7 @@ async def received(
     """
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != FORM and media_type not in bare:
-        raise Unsupported(
-            f"Content-Type is {media_type[:80] or 'absent'!r}; send {' or '.join((FORM, *bare))}"
-        )
+        raise unsupported(media_type, (FORM, *bare))
     if media_type == FORM:
         try:
             form = await request.form(
