@@ -1,9 +1,11 @@
-"""Text that stands for numbers: amounts such as 1.259,10 €, shares such as 12 %, and moments, as days since 1970.
+"""Text that stands for numbers: amounts such as 1.259,10 €, shares such as 12 %, moments as days since 1970, and
+booleans as 1 and 0.
 
 A form says how a column writes them, in a text that cards keep: `number:1,234.5` or `number:1.234,5`, followed by a
-unit where there is one; `date` for ISO 8601, or `date:` and a pattern of `strptime` beside it. Where several fitted
-all words of a column, they are joined by `|`, and a word that they read otherwise is not read. Files, lists and
-requests are read by `reader` alone, so that no value is read in two ways.
+unit where there is one; `date` for ISO 8601, or `date:` and a pattern of `strptime` beside it, both with a zone behind
+the time where there is one; `boolean` for `true` and `false` in any case. Where several fitted all words of a column,
+they are joined by `|`, and a word that they read otherwise is not read. Files, lists and requests are read by `reader`
+alone, so that no value is read in two ways.
 """
 
 import math
@@ -14,7 +16,7 @@ from functools import lru_cache, partial
 
 from app.text import is_number
 
-POINT, COMMA, ISO = "number:1,234.5", "number:1.234,5", "date"
+POINT, COMMA, ISO, BOOLEAN = "number:1,234.5", "number:1.234,5", "date", "boolean"
 
 _CODES = "USD|EUR|GBP|CHF|JPY|CNY|INR|CAD|AUD|NZD|SEK|NOK|DKK|PLN|CZK|HUF|RON|BRL|MXN|ZAR|TRY|KRW|SGD|HKD|ILS|UAH"
 _UNIT, _SIGN, _GAP = (
@@ -31,9 +33,14 @@ _DIGITS = {  # in groups of three, or in none; the sign that parts groups in one
     POINT: re.compile(rf"(\d{{1,3}}(?:(,|{_GAP})\d{{3}})(?:\2\d{{3}})*|\d+)(\.\d+)?", re.ASCII),
     COMMA: re.compile(rf"(\d{{1,3}}(?:(\.|{_GAP})\d{{3}})(?:\2\d{{3}})*|\d+)(,\d+)?", re.ASCII),
 }
+_ZONE = r" ?(?P<zone>Z|UTC|GMT|[+-]\d\d(?::?[0-5]\d){0,2})"
 _ISO = re.compile(
-    r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d([.,]\d{1,9})?)?(Z|[+-]\d\d:?\d\d)?)?", re.ASCII
+    r"(?P<local>\d{4}-\d\d-\d\d(?P<time>[T ]\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?)?)"
+    rf"(?(time)(?:{_ZONE})?)",
+    re.ASCII,
 )
+_MOMENT = re.compile(rf"(?P<local>.*:\d\d(?:[.,]\d+)?(?: ?[AaPp][Mm])?){_ZONE}", re.ASCII)
+_ZONE_OF_PATTERN = re.compile(rf"(?<=%[MSfp]){_ZONE}$", re.ASCII)
 _DAYS = "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d"
 _DATES = tuple(
     f"date:{day}{time}" for day in _DAYS for time in ("", " %H:%M", " %H:%M:%S", " %I:%M %p")
@@ -42,17 +49,20 @@ _LIKE_A_DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([T ].*)?", re.ASCII)
 _DIRECTIVES = re.compile(r"%(.)")
 _LONGEST = 100  # characters of a word that is read: a request may hold megabytes
 _EPOCH, _DAY = datetime(1970, 1, 1, tzinfo=UTC), timedelta(days=1)
+_FIRST_DAY, _END_OF_DAYS = -719_162, 2_932_897  # of the years 1 to 9999
+_TRUTHS = {"true": 1.0, "1": 1.0, "1.0": 1.0, "false": 0.0, "0": 0.0, "0.0": 0.0}
 
 
 def check(form: str) -> str:
     """The form, without a unit, that a request orders; ValueError where it is none."""
     used = _DIRECTIVES.findall(form)
     is_date = form.startswith("date:") and len(used) == len(set(used).intersection("YymbdHIpMSf"))
-    if form not in {POINT, COMMA, ISO} and not (
+    if form not in {POINT, COMMA, ISO, BOOLEAN} and not (
         is_date and "d" in used and len(set(used) & set("Yymb")) == 2
     ):
         raise ValueError(
-            f"{form!r} is no form: send {POINT}, {COMMA}, date (ISO 8601), or such as date:%d/%m/%Y"
+            f"{form!r} is no form: send {POINT}, {COMMA}, {BOOLEAN}, {ISO} (ISO 8601),"
+            " or such as date:%d/%m/%Y"
         )
     return form
 
@@ -62,14 +72,13 @@ def candidates(word: str, decimal: str = ".") -> list[str]:
 
     A comma is one that was ordered; a point may be the default, so both are tried.
     """
+    if word.lower() in ("true", "false"):
+        return [BOOLEAN]
     if _LIKE_A_DATE.fullmatch(word):
         like = (form for form in _DATES if (":" in word) == (":" in form[5:]) and form[7] in word)
-        if found := [
-            form
-            for form in ((ISO,) if _ISO.fullmatch(word) else like)
-            if reader(form)(word) is not None
-        ]:
-            return found
+        dates = (ISO,) if _ISO.fullmatch(word) else like
+        if fitting := [form for form in dates if reader(form)(word) is not None]:
+            return fitting
     amount = _AMOUNT.fullmatch(word)
     unit = (amount["unit"] or amount["behind"] or "") if amount else ""
     forms = [f"{base} {unit}".rstrip() for base in ((POINT, COMMA) if decimal == "." else (COMMA,))]
@@ -82,11 +91,16 @@ def without_unit(form: str) -> str:
 
 
 def shown(number: float, form: str | None) -> str:
-    """A number as people read it, a moment as a date with its time."""
-    if not (form or "").startswith(ISO):
+    """A number as people read it, a moment as a date with its time, a boolean as JSON has it.
+
+    What is no moment of the years 1 to 9999, and no boolean, is shown as the number that it is.
+    """
+    if form == BOOLEAN and number in (0, 1):
+        return "true" if number else "false"
+    if not (form or "").startswith(ISO) or not _FIRST_DAY <= number < _END_OF_DAYS:
         return f"{number:.12g}"
-    moment = _EPOCH + number * _DAY
-    return f"{moment:%Y-%m-%d}" if number.is_integer() else f"{moment:%Y-%m-%dT%H:%M:%S}Z"
+    text = (_EPOCH + number * _DAY).replace(tzinfo=None).isoformat(timespec="seconds")
+    return text[: len("2026-01-01")] if number.is_integer() else f"{text}Z"
 
 
 @lru_cache(maxsize=10_000)
@@ -94,8 +108,10 @@ def reader(form: str) -> Callable[[str], float | None]:
     """What reads a word written in this form, right to the last bit of a float64, and gives None for any other."""
     if "|" in form:
         return partial(_agreed, [reader(each) for each in form.split("|")])
+    if form == BOOLEAN:
+        return lambda word: _TRUTHS.get(word.lower())
     if form.startswith(ISO):
-        return partial(_days, form[len(ISO) + 1 :])
+        return partial(_days, _ZONE_OF_PATTERN.sub("", form[len(ISO) + 1 :]))
     base, unit = without_unit(form), form[len(POINT) + 1 :]
     return lambda word: _amount(word, base, unit)
 
@@ -111,15 +127,18 @@ def _days(pattern: str, word: str) -> float | None:
     is_iso = _ISO.fullmatch(word)
     if len(word) > _LONGEST or not (pattern or is_iso):
         return None
+    parts = is_iso or _MOMENT.fullmatch(word)
+    local, zone = parts.group("local", "zone") if parts else (word, None)
     try:
-        moment = (
-            datetime.fromisoformat(word)
-            if is_iso
-            else datetime.strptime(word, pattern).replace(tzinfo=UTC)
-        )
+        is_utc = zone in (None, "Z", "UTC", "GMT")
+        offset = UTC if is_utc else datetime.fromisoformat(f"1970-01-01T00:00{zone}").tzinfo
+        if is_iso:
+            moment = datetime.fromisoformat(local).replace(tzinfo=offset)
+        else:
+            moment = datetime.strptime(local, pattern).replace(tzinfo=offset)
     except ValueError:
         return None
-    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) / _DAY
+    return (moment - _EPOCH) / _DAY
 
 
 def _amount(word: str, base: str, unit: str) -> float | None:

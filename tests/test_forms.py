@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from itertools import product
 
 import pytest
 
-from app.forms import COMMA, ISO, POINT, candidates, check, reader, shown
+from app.forms import BOOLEAN, COMMA, ISO, POINT, candidates, check, reader, shown
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def written(number: Decimal, group: str, mark: str, pattern: str) -> str:
@@ -90,24 +92,67 @@ def test_a_percent_sign_is_never_guessed():
         ("1969-12-31", ISO, datetime(1969, 12, 31, tzinfo=UTC)),
         ("2026-03-04 05:06:07.000001", ISO, datetime(2026, 3, 4, 5, 6, 7, 1, tzinfo=UTC)),
         ("2026-03-04T05:06+05:30", ISO, datetime(2026, 3, 3, 23, 36, tzinfo=UTC)),
+        ("2026-03-04 05:06:07+00", ISO, datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)),
+        ("2026-03-04 05:06:07.5-0130", ISO, datetime(2026, 3, 4, 6, 36, 7, 500_000, tzinfo=UTC)),
+        ("2026-03-04 05:06:07 UTC", ISO, datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)),
+        ("2026-03-04 05:06:07.000 +0100", ISO, datetime(2026, 3, 4, 4, 6, 7, tzinfo=UTC)),
+        ("2026-03-04 05:06:07.0000000 -08:00", ISO, datetime(2026, 3, 4, 13, 6, 7, tzinfo=UTC)),
+        ("1890-03-04 05:06:07+00:53:28", ISO, datetime(1890, 3, 4, 4, 12, 39, tzinfo=UTC)),
+        ("9999-12-31 23:59:59", ISO, datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)),
+        ("0001-01-01", ISO, datetime(1, 1, 1, tzinfo=UTC)),
+        (
+            "14.3.2026 05:06:07 +02:00",
+            "date:%d.%m.%Y %H:%M:%S",
+            datetime(2026, 3, 14, 3, 6, 7, tzinfo=UTC),
+        ),
+        (
+            "3/14/2026 2:05 PM GMT",
+            "date:%m/%d/%Y %I:%M %p",
+            datetime(2026, 3, 14, 14, 5, tzinfo=UTC),
+        ),
         ("4.3.2026 05:06", "date:%d.%m.%Y %H:%M", datetime(2026, 3, 4, 5, 6, tzinfo=UTC)),
         ("3/14/2026 2:05 PM", "date:%m/%d/%Y %I:%M %p", datetime(2026, 3, 14, 14, 5, tzinfo=UTC)),
     ],
 )
 def test_moments_are_days_since_1970(word, form, moment):
-    days = Fraction(round(moment.timestamp() * 10**6), 86_400 * 10**6)
+    days = Fraction((moment - EPOCH) // timedelta(microseconds=1), 86_400 * 10**6)
     assert candidates(word) == [form]
     assert reader(form)(word) == float(days)
     assert reader("date:%d/%m/%y")(word) == (float(days) if form == ISO else None)
-    assert shown(float(days), form).startswith(f"{moment:%Y-%m-%d}")
+    assert shown(float(days), form).startswith(f"{moment.date()}")
 
 
 @pytest.mark.parametrize(
     "word",
-    ["2026-02-30", "2026-1-5", "20260105", "31.12.26", "1.1.2026x", "2026-01-01T25:00", "NA"],
+    [
+        *("2026-02-30", "2026-1-5", "20260105", "31.12.26", "1.1.2026x", "2026-01-01T25:00", "NA"),
+        *("2026-01-01 12:00+25", "2026-01-01 12:00 +01:75", "2026-01-01 12:00 CET", "2026-01-01 Z"),
+    ],
 )
 def test_what_is_no_moment_has_no_form_of_one(word):
     assert not [form for form in candidates(word) if form.startswith(ISO)]
+
+
+def test_a_zone_that_a_pattern_names_is_read_in_each_word():
+    read = reader("date:%d.%m.%Y %H:%M+01")
+    assert read("14.03.2026 13:00+01") == read("14.03.2026 14:00 +02:00") == 20526.5
+    assert (read("14.03.2026 12:00"), read("14.03.2026"), reader(ISO)("")) == (20526.5, None, None)
+
+
+@pytest.mark.parametrize("number", [1e9, -1e9, 2932897.0, 1e300, float("inf"), float("nan")])
+def test_what_cannot_be_shown_as_a_date_is_shown_as_a_number(number):
+    assert shown(number, ISO) == f"{number:.12g}"
+
+
+def test_booleans_are_read_in_any_case_and_never_among_other_numbers():
+    assert [candidates(word) for word in ("true", "FALSE", "yes", "1")][:3] == [
+        [BOOLEAN],
+        [BOOLEAN],
+        [],
+    ]
+    words = ["True", "tRUE", "1", "1.0", "FALSE", "false", "0", "2", "yes", ""]
+    assert list(map(reader(BOOLEAN), words)) == [1, 1, 1, 1, 0, 0, 0, None, None, None]
+    assert [shown(number, BOOLEAN) for number in (1, 0, 0.5)] == ["true", "false", "0.5"]
 
 
 def test_forms_that_a_column_left_open_read_what_they_agree_on():
@@ -147,5 +192,5 @@ def test_forms_that_cannot_be_ordered(form):
 
 
 def test_forms_that_can_be_ordered():
-    for form in (POINT, COMMA, ISO, "date:%d %b %y", "date:%m/%d/%Y %H:%M"):
+    for form in (POINT, COMMA, ISO, BOOLEAN, "date:%d %b %y", "date:%m/%d/%Y %H:%M"):
         assert check(form) == form

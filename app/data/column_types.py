@@ -17,11 +17,12 @@ from app.data.dataset import ColumnReport
 from app.data.source import Held, Kind, Location, Source
 from app.data.upload_request import UploadRequest
 from app.data.values import as_numbers, as_words, by_form, holds_text, is_number, normal_words
-from app.forms import COMMA, ISO, POINT, candidates, reader, shown, without_unit
+from app.forms import BOOLEAN, COMMA, ISO, POINT, candidates, reader, shown, without_unit
 from app.text import MAX_SHOWN, normal, spelling
 from payoff.errors import Flaw, below, pointer, reject, unknown_at
 
 _TEXT_DECIDES = {None, "number", POINT, COMMA}  # orders of columns whose words may be in a form
+_FORMS = {"moment": ISO, "truth": BOOLEAN}
 _LOOKED_AT = 1000  # words that are no numbers, for one that has a form
 _REPEATS_HEADER = "rows that repeat the header, which are left out"
 _UNLABELLED = "rows without a label, which are left out"
@@ -91,14 +92,8 @@ class _Text:
         """Numeric or categorical, and the form of what is numbers."""
         if self.ordered == "category" or (held == "truth" and is_class):
             return "categorical", ""
-        order = (
-            self.ordered
-            if self.ordered not in (None, "number")
-            else ISO
-            if held == "moment"
-            else ""
-        )
-        form = "|".join(self.forms) or order or ""
+        order = "" if self.ordered in (None, "number") else self.ordered
+        form = "|".join(self.forms) or order or _FORMS.get(held, "")
         is_number = (
             form
             or self.ordered

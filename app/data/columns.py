@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from app.data.dataset import ColumnReport
 from app.data.source import Kind, Location
 from app.data.values import is_number
-from app.forms import candidates, shown
+from app.forms import BOOLEAN, candidates, shown
 from app.text import MAX_CATEGORY, MAX_SHOWN, refused_character, spelling
 from payoff.errors import Flaw
 
@@ -197,7 +197,10 @@ class Column:
         """The first word that keeps a column from being numbers, and what to do; None for words."""
         words = self.words or []
         some = words[:_LOOKED_AT]
-        read = sum(is_number(word, decimal) or bool(candidates(word, decimal)) for word in some)
+        read = sum(
+            is_number(word, decimal) or candidates(word, decimal) not in ([], [BOOLEAN])
+            for word in some
+        )
         if read <= _MOST * len(some) or all(is_number(word, decimal) for word in words):
             return None
         row = self._first_row(lambda word: not is_number(word, decimal))

@@ -12,8 +12,8 @@ from payoff.errors import MAX_NAME, Flaw, Invalid, pointer, reject
 
 LABEL = "label"  # what the one label of inline data is called
 
-_KINDS: dict[type, Held] = {int: "numeric", float: "numeric", str: "words"}
-_HELD = {"numeric": "numbers", "words": "strings"}
+_KINDS: dict[type, Held] = {int: "numeric", float: "numeric", str: "words", bool: "truth"}
+_HELD = {"numeric": "numbers", "words": "strings", "truth": "booleans"}
 
 
 def inline_source(
@@ -24,9 +24,9 @@ def inline_source(
 ) -> tuple[Source, range, bool]:
     """Feature names, rows and labels as lists; the positions of the labels, and whether a row may have several.
 
-    Places are relative to the object that holds the three. Values are numbers, strings or None, of one kind in each
-    column; labels are integers or strings (numbers that are not integers are a target to regress on), or for each row a
-    list of names. Raises Invalid, or TooLarge.
+    Places are relative to the object that holds the three. Values are numbers, strings, booleans or
+    None, of one kind in each column; labels are integers or strings (numbers that are not integers
+    are a target to regress on), or for each row a list of names. Raises Invalid, or TooLarge.
     """
     check_rows(len(rows), limits)
     check_columns(len(features), limits)
@@ -42,7 +42,7 @@ def inline_source(
 
     def batches() -> Iterator[list[Any]]:
         yield [
-            _numbers(column) if kind == "numeric" else pa.array(column, pa.string())
+            _numbers(column) if kind == "numeric" else pa.array(column)
             for column, kind in zip(columns, kinds, strict=True)
         ]
 
@@ -100,8 +100,8 @@ def _kind(column: Sequence[Any], place: Location) -> Held:
     kinds = set(map(type, column)) - {type(None)}
     if kinds <= {int, float}:
         return "numeric"
-    if kinds == {str}:
-        return "words"
+    if kinds in ({str}, {bool}):
+        return _KINDS[kinds.pop()]
     first = next((_KINDS[type(value)] for value in column if type(value) in _KINDS), None)
     bad = [
         i
@@ -111,7 +111,7 @@ def _kind(column: Sequence[Any], place: Location) -> Held:
     held = (
         f"{place.name!r} holds {_HELD[first]} in other rows"
         if first
-        else "values are numbers, strings or null"
+        else "values are numbers, strings, booleans or null"
     )
     raise Invalid.of(place.flaw(i, f"{held}; send the same here") for i in bad)
 

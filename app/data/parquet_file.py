@@ -78,7 +78,12 @@ def _opened(content: BinaryIO, limits: DataLimits) -> Any:
         field.name for field in metadata.schema.to_arrow_schema() if _kind(field.type) == "words"
     ]
     return pq.ParquetFile(
-        content, read_dictionary=words, metadata=metadata, buffer_size=_BUFFER, pre_buffer=False
+        content,
+        read_dictionary=words,
+        metadata=metadata,
+        buffer_size=_BUFFER,
+        pre_buffer=False,
+        coerce_int96_timestamp_unit="us",  # nanoseconds in 64 bits end in 2262, without an error
     )
 
 

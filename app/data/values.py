@@ -5,6 +5,7 @@ Files, lists and the tables of requests are read by these functions alone, so th
 
 import json
 from collections.abc import Callable, Collection
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,11 @@ from payoff.errors import Invalid, TooLarge, pointer
 
 _NO_NUMBER = pa.scalar(None, pa.float64())
 _NO_WORD = pa.scalar(None, pa.string())
-_MICROSECONDS = 86_400e6  # of a day
+_TICKS = {"s": 86_400, "ms": 86_400 * 10**3, "us": 86_400 * 10**6}  # of a day
+_NANOSECONDS = 1000  # of a microsecond, the finest part of a moment that text has
+_EXACT = 2**53  # up to here float64 represents every integer
+_PART = 1 << 16  # rows that are Python's integers at a time
+_MIDNIGHT_OR_ZEROS = r"(?: 00:00:00)?(?:\.0+)?$"
 _COMMAS = str.maketrans({".": "?", ",": "."})
 _TEXT = pa.large_string()  # a column may hold more than 2 GB
 _BYTES_PER_VIEW = (
@@ -113,8 +118,7 @@ def holds_moments(kind: pa.DataType) -> bool:
 def by_form(column: Any, form: str) -> tuple[Any, Any]:
     """As `as_numbers`, with words that are written in a form; moments are days since 1970, as `app.forms` has them."""
     if holds_moments(column.type):
-        since = column.cast(pa.timestamp("us", tz="UTC"), safe=False).cast(pa.int64())
-        return pc.divide(since.cast(pa.float64()), _MICROSECONDS), None
+        return _days(column), None
     if not holds_text(column.type):
         return as_numbers(column)
     texts = column.cast(pa.string())
@@ -125,21 +129,44 @@ def by_form(column: Any, form: str) -> tuple[Any, Any]:
     return found, strange if pc.any(strange).as_py() else None
 
 
+def _days(column: Any) -> Any:
+    """Days since 1970 of moments of any year, to the last bit as `app.forms` reads them from text."""
+    if pa.types.is_date(column.type):
+        column = column.cast(pa.timestamp("ms"))
+    ticks, unit = column.cast(pa.int64()), column.type.unit
+    if unit == "ns":
+        sign = pc.if_else(pc.less(ticks, 0), -1, 0)
+        microseconds = pc.divide(pc.bit_wise_xor(ticks, sign), _NANOSECONDS)
+        ticks, unit = pc.bit_wise_xor(microseconds, sign), "us"  # rounded down
+    bounds = pc.min_max(ticks).as_py().values()
+    if max(abs(bound or 0) for bound in bounds) <= _EXACT:
+        return pc.divide(ticks.cast(pa.float64()), float(_TICKS[unit]))
+    parts = (ticks.slice(begin, _PART).to_pylist() for begin in range(0, len(ticks), _PART))
+    exact = (None if tick is None else tick / _TICKS[unit] for tick in chain.from_iterable(parts))
+    return pa.array(exact, pa.float64(), size=len(ticks))
+
+
 def is_number(word: str, decimal: str) -> bool:
     """Whether `as_numbers` reads this text as a number."""
     return bool(has_point(word if decimal == "." else word.translate(_COMMAS)))
 
 
 def as_words(column: Any) -> Any:
-    """A column as strings, or a dictionary of them; integers are written without a point.
+    """A column as strings, or a dictionary of them; integers are written without a point, NaN is
+    null, a moment has its time in UTC where that is not midnight.
 
     Invalid for bytes that are not UTF-8, which a damaged file can hold.
     """
-    if pa.types.is_boolean(column.type):
+    if pa.types.is_boolean(column.type) or pa.types.is_integer(column.type):
         return column.cast(pa.string())
+    if pa.types.is_timestamp(column.type):
+        texts = column.cast(pa.timestamp(column.type.unit)).cast(pa.string())
+        return pc.replace_substring_regex(texts, _MIDNIGHT_OR_ZEROS, "")
     if holds_numbers(column.type):
-        numbers = floats(column)
-        whole = pc.and_(pc.equal(pc.floor(numbers), numbers), pc.less(pc.abs(numbers), 2.0**53))
+        numbers, _ = as_numbers(column)
+        whole = pc.and_(
+            pc.equal(pc.floor(numbers), numbers), pc.less(pc.abs(numbers), float(_EXACT))
+        )
         integers = pc.if_else(whole, numbers, _NO_NUMBER).cast(pa.int64()).cast(pa.string())
         return pc.if_else(whole, integers, numbers.cast(pa.string()))
     try:
@@ -208,7 +235,7 @@ def _plain(
         charge(len(column), _OFFSET_BYTES)
     column.validate(full=True)
     if not holds_text(kind):
-        return column
+        return column.cast(kind)
     if not coded:
         return column.cast(_TEXT)
     words = {place: array.cast(_TEXT) for place, array in texts.items()}

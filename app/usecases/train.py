@@ -47,7 +47,7 @@ from payoff.learners.parameters import LearnerRequest, request_of
 KIND = "train"
 _EXTREME = "its parameters are too extreme for these data"
 
-Cell = Annotated[Any, WithJsonSchema({"type": ["number", "string", "null"]})]
+Cell = Annotated[Any, WithJsonSchema({"type": ["number", "string", "boolean", "null"]})]
 Label = Annotated[
     Any,
     WithJsonSchema(

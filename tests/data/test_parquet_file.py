@@ -104,6 +104,52 @@ def test_moments_are_days(store, kind):
     assert store.table(found.id).X[0, 0] == 20454 + 0.75 * (kind != pa.date32())
 
 
+FAR = ["0001-01-01", "1600-02-29", "1969-12-31", "2262-04-12", "2300-01-01", "9999-12-31"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "time"),
+    [
+        (pa.date32(), ""),
+        (pa.timestamp("s"), " 00:00:00"),
+        (pa.timestamp("s"), " 23:59:59"),
+        (pa.timestamp("ms"), " 05:06:07.001"),
+        (pa.timestamp("us"), " 23:59:59.999999"),
+        (pa.timestamp("us", "Europe/Berlin"), " 12:00:00.5"),
+    ],
+    ids=str,
+)
+def test_dates_of_all_years_are_those_of_csv(store, kind, time):
+    """As text is read, to the last bit; INT96, too, which nanoseconds in 64 bits cannot hold."""
+    words = [f"{day}{time}" for day in FAR]
+    moments = pa.array(map(dt.datetime.fromisoformat, words), pa.timestamp("us")).cast(kind)
+    rows = "".join(f"{word},{i % 2}\n" for i, word in enumerate(words))
+    expected = kept(store, io.BytesIO(f"a,y\n{rows}".encode()), ["y"], types={"a": "date"})
+    for is_int96 in {False, kind != pa.date32()}:
+        columns = {"a": moments, "y": [i % 2 for i in range(len(FAR))]}
+        content = parquet(columns, use_deprecated_int96_timestamps=is_int96)
+        found = kept(store, content, ["y"], types={"a": "date"})
+        assert (found.id, found.columns) == (expected.id, expected.columns)
+
+
+def test_parts_of_a_microsecond_are_left_out_as_of_text(store):
+    ticks = pa.array([-1, 1, -1000, -1001], pa.int64()).cast(pa.timestamp("ns"))
+    found = store.table(kept(store, parquet({"a": ticks, "y": Y}), ["y"]).id)
+    assert (found.X[:, 0] * 86_400e6).round(6).tolist() == [-1, 0, -1, -2]
+
+
+def test_booleans_are_those_of_csv(store):
+    """In any case, beside 1 and 0; a third word makes them categories."""
+    expected = kept(store, parquet({"a": [True, False, None, True], "y": Y}), ["y"])
+    assert expected.columns[0].examples == ("false", "true")
+    for words in (("True", "False", "", "True"), ("TRUE", "false", "NA", "true")):
+        rows = "".join(f"{word},{label}\n" for word, label in zip(words, Y.tolist(), strict=True))
+        assert kept(store, io.BytesIO(f"a,y\n{rows}".encode()), ["y"]).id == expected.id
+    content = b"a,y\nTrue,0\nFalse,1\nunknown,0\nTrue,1\n"
+    found = kept(store, io.BytesIO(content), ["y"])
+    assert (found.features[0].type, found.warnings) == ("categorical", [])
+
+
 def test_problems(store):
     def flaws(columns):
         with pytest.raises(Invalid) as caught:

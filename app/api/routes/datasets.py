@@ -129,7 +129,8 @@ class DatasetPage(BaseModel):
 _TYPES = (
     'JSON: {"column": "number", "category", "value" (for cells of matrices) or "ignore"}, or how text stands for'
     ' numbers: "number:1,234.5",'
-    ' "number:1.234,5", "date" (ISO 8601) or such as "date:%d/%m/%Y". Of numbers other values count as missing'
+    ' "number:1.234,5", "boolean", "date" (ISO 8601) or such as "date:%d/%m/%Y". Of numbers other values count'
+    " as missing"
 )
 _FILE = {"type": "string", "format": "binary", "description": "CSV (gzipped or not) or Parquet"}
 _FORM_SCHEMA = UploadRequest.model_json_schema()
