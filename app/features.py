@@ -7,22 +7,24 @@ missing value as NaN. Every estimator of this service takes such lines, with the
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from operator import itemgetter
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
-from app.forms import reader
-from app.text import MAX_POSITIONS, MAX_SHOWN, normal, refused_category
+from app.forms import BOOLEAN, reader
+from app.text import MAX_POSITIONS, MAX_SHOWN, is_number, normal, refused_category
 from payoff.errors import Flaw, Invalid, pointer, positions, reject, sent, unknown_at
 
 NUMBERS: set[type] = {float, int, type(None)}  # types of the cells of a numeric feature
 WORDS: set[type] = {str, type(None)}
 OUTSIDE = "the number is outside the range of a 64-bit float"
+_EXACT = 2**53  # below it a float that is an integer has its digits
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,61 @@ class Feature:
     type: Literal["numeric", "categorical"]
     categories: tuple[str, ...] = ()
     form: str = ""
+
+
+class Spellings(NamedTuple):
+    """Other ways to write the categories of a feature, each with the code of the only one it fits.
+
+    `texts` are booleans in another case, and integers with `.0` or without; `numbers` are values
+    that come as numbers, by `text_of` them.
+    """
+
+    texts: dict[str, float]
+    numbers: dict[str, float]
+
+    @classmethod
+    def of(cls, categories: Sequence[str]) -> Self:
+        texts: dict[str, set[int]] = defaultdict(set)
+        numbers: dict[str, set[int]] = defaultdict(set)
+        for code, word in enumerate(categories):
+            if word.lower() in ("true", "false"):
+                for text in (word.lower(), word.title(), word.upper()):
+                    texts[text].add(code)
+            elif is_number(word):
+                value = text_of(int(word) if word.lstrip("+-").isdigit() else float(word))
+                numbers[value].add(code)
+                if word in (value, f"{value}.0"):
+                    texts[value].add(code)
+                    texts[f"{value}.0"].add(code)
+        own = {word: {code} for code, word in enumerate(categories)}
+        return cls(*(_unambiguous(codes, own) for codes in (texts, numbers)))
+
+    @property
+    def cells(self) -> set[type]:
+        """The types that values have."""
+        booleans = {bool} if self.texts.keys() & {"true", "false"} else set()
+        return WORDS | booleans | (NUMBERS if self.numbers else set())
+
+    def code(self, value: Any) -> float | None:
+        """The code of a value that is no category itself; None where there is none."""
+        return (self.numbers if type(value) in NUMBERS else self.texts).get(text_of(value))
+
+
+def _unambiguous(codes: dict[str, set[int]], categories: dict[str, set[int]]) -> dict[str, float]:
+    """The code of each text that fits one category, or that is one."""
+    fitting = {text: categories.get(text, several) for text, several in codes.items()}
+    return {text: float(min(codes)) for text, codes in fitting.items() if len(codes) == 1}
+
+
+def text_of(value: Any) -> str:
+    """A value as text: a boolean as in JSON, a number that is an integer without a point."""
+    if type(value) is float and value.is_integer() and abs(value) < _EXACT:
+        value = int(value)
+    return str(value).lower() if type(value) is bool else str(value)
+
+
+def _normal(value: Any) -> Any:
+    return (normal(value) or None) if type(value) is str else value
 
 
 class Schema:
@@ -62,6 +119,7 @@ class Schema:
             j: {word: float(code) for code, word in enumerate(self.features[j].categories)}
             for j in self.categorical
         }
+        self._spellings: dict[int, Spellings] = {}
         self._pick = (
             itemgetter(*self.names) if len(self.names) > 1 else lambda row: (row[self.names[0]],)
         )
@@ -125,10 +183,11 @@ class Schema:
                 raise ValueError
         elif not kinds <= {list, tuple} or not set(map(len, instances)) <= lengths:
             raise ValueError
-        if self.categorical or self.formed or not rows:
+        if self.categorical or not rows:
             return self._encode_columns(rows)
-        if booleans_possible and not NUMBERS.issuperset(map(type, chain.from_iterable(rows))):
-            raise ValueError
+        is_checked = booleans_possible or self.formed
+        if is_checked and not NUMBERS.issuperset(map(type, chain.from_iterable(rows))):
+            return self._encode_columns(rows)
         X = np.array(rows)  # ValueError: lists of different lengths among the values
         if X.dtype.kind == "O" and NUMBERS.issuperset(map(type, X.flat)):
             X = X.astype(np.float64)  # OverflowError: an integer beyond the floats
@@ -140,7 +199,7 @@ class Schema:
         X = np.empty((len(rows), len(self.names)))
         warnings: list[str] = []
         for j, column in enumerate(zip(*rows, strict=True)):
-            if not self.cells(j).issuperset(map(type, column)):
+            if not self.takes(j, set(map(type, column))):
                 raise ValueError
             if j in self._codes or j in self.formed:
                 X[:, j], notes = self.codes(j, column)
@@ -149,9 +208,20 @@ class Schema:
                 X[:, j] = column
         return X, warnings
 
-    def cells(self, j: int) -> set[type]:
-        """The types that values of feature `j` have."""
-        return WORDS if j in self._codes else NUMBERS | WORDS if j in self.formed else NUMBERS
+    def takes(self, j: int, kinds: set[type]) -> bool:
+        """Whether values of feature `j` may have these types."""
+        if j in self._codes:
+            return kinds <= WORDS or kinds <= self.spellings(j).cells
+        if j in self.formed:
+            is_boolean = self.features[j].form == BOOLEAN
+            return kinds <= NUMBERS | WORDS | ({bool} if is_boolean else set())
+        return kinds <= NUMBERS
+
+    def spellings(self, j: int) -> Spellings:
+        """How else the categories of feature `j` are written."""
+        if j not in self._spellings:
+            self._spellings[j] = Spellings.of(self.features[j].categories)
+        return self._spellings[j]
 
     def _numbers(self, j: int, values: Sequence[Any]) -> np.ndarray:
         """Values (n,) of feature `j`, of which text is written in its form; ValueError for other text."""
@@ -168,10 +238,20 @@ class Schema:
             if type(value) is str and self.formed[j](value.strip()) is None:
                 yield Flaw(pointer(i), f"{value[:MAX_SHOWN]!r} {written}")
 
-    def codes(self, j: int, words: Sequence[str | None]) -> tuple[np.ndarray, list[str]]:
+    def word(self, j: int, value: Any) -> str:
+        """The category of feature `j` that a value stands for, or its text where there is none."""
+        code = self._code(j, value)
+        return text_of(value) if code is None else self.features[j].categories[int(code)]
+
+    def _code(self, j: int, value: Any) -> float | None:
+        code = self._codes[j].get(value)
+        return self.spellings(j).code(value) if code is None else code
+
+    def codes(self, j: int, words: Sequence[Any]) -> tuple[np.ndarray, list[str]]:
         """The codes (n,) of words of feature `j`, NaN where one is missing or unseen, and a warning about the unseen.
 
-        Invalid at `/row/column` of each that no category may be. Of a feature with a form its numbers.
+        Words may be booleans and numbers where the feature takes these. Invalid at `/row/column`
+        of each that no category may be. Of a feature with a form its numbers.
         """
         if j in self.formed:
             return self._numbers(j, words), []
@@ -179,20 +259,17 @@ class Schema:
         codes = np.array(list(map(known.get, words)), dtype=np.float64)
         if np.isnan(codes).sum() == words.count(None):
             return codes, []
-        words = [word if word in known else normal(word or "") or None for word in words]
-        codes = np.array(list(map(known.get, words)), dtype=np.float64)
-        unseen = int(np.isnan(codes).sum()) - words.count(None)
+        words = [word if word in known else _normal(word) for word in words]
+        others = [self._code(j, word) for word in words]
+        codes = np.array(others, dtype=np.float64)
+        unseen = [i for i, word in enumerate(words) if word is not None and others[i] is None]
         if not unseen:
             return codes, []
-        odd = (
-            (i, refused_category(word))
-            for i, word in enumerate(words)
-            if word and word not in known
-        )
+        texts = {i: text_of(words[i]) for i in unseen}
+        odd = ((i, refused_category(text)) for i, text in texts.items())
         reject(Flaw(pointer(i, j), message) for i, message in odd if message)
-        at = (i for i, word in enumerate(words) if word is not None and word not in known)
-        first = list(islice(at, MAX_POSITIONS))
-        return codes, [self.unseen(j, first, unseen, len(words), words[first[0]] or "")]
+        at = unseen[:MAX_POSITIONS]
+        return codes, [self.unseen(j, at, len(unseen), len(words), texts[unseen[0]])]
 
     def unseen(self, j: int, at: Iterable[int], count: int, rows: int, word: str) -> str:
         """The warning that `count` of `rows` values of feature `j` were never seen in training.
@@ -246,7 +323,7 @@ class Schema:
         else:
             cells = [(pointer(j), j, value) for j, value in enumerate(instance)]
         for place, j, value in cells:
-            if type(value) not in self.cells(j):
+            if not self.takes(j, {type(value)}):
                 needed = "a string" if j in self._codes else "a number"
                 yield Flaw(loc + place, f"{self.names[j]!r} takes {needed} or null")
             elif type(value) is int and not is_float(value):

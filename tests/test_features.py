@@ -78,6 +78,41 @@ def test_every_wrong_cell_is_named(schema, instances, places):
     assert [flaw.loc for flaw in refused.value.flaws] == places
 
 
+def coded(categories, *values):
+    """The codes of values, and how many of them were never seen; the place of a refusal."""
+    schema = Schema([Feature("word", "categorical", categories)])
+    try:
+        X, warnings = schema.encode([[value] for value in values])
+    except Invalid as refusal:
+        return [flaw.loc for flaw in refusal.flaws]
+    assert bool(warnings) == (np.isnan(X[:, 0]).sum() > values.count(None))
+    return [None if np.isnan(code) else int(code) for code in X[:, 0]]
+
+
+def test_a_category_is_one_value_however_it_is_spelt():
+    """A boolean in any case, an integer with `.0`, a number by its value: where one category fits."""
+    assert coded(("False", "True"), "true", "TRUE", True, False, None) == [1, 1, 1, 0, None]
+    assert coded(("false", "true", "unknown"), "True", True, "Unknown") == [1, 1, None]
+    assert coded(("3", "7.0"), "3.0", 3, 3.0, "7", 7, "07") == [0, 0, 0, 1, 1, None]
+    assert coded(("0.50", "007"), 0.5, 7, "0.5", "7") == [0, 1, None, None]
+    assert coded(("7", "7.0", "07"), 7, "7.0", "07", "7.00") == [0, 1, 2, None]
+    assert coded(("07", "007"), "7", "007") == [None, 1]
+    assert coded((str(2**60), str(2**60 + 1)), 2**60 + 1, 2**60) == [1, 0]
+    assert coded(("east", "west"), "east", 3, True) == ["/1/0", "/2/0"]
+    assert coded(("True", "False"), "True", 1) == ["/1/0"]
+
+
+def test_booleans_are_numbers_of_features_that_were_booleans():
+    schema = Schema([Feature("flag", "numeric", form="boolean"), Feature("a", "numeric")])
+    rows = [[True, 2], ["FALSE", None], [1, 2.5], [None, 1]]
+    X, _ = schema.encode(rows)
+    np.testing.assert_array_equal(X, [[1, 2], [0, np.nan], [1, 2.5], [np.nan, 1]])
+    for row, places in (([True, True], ["/0/1"]), (["yes", 1], ["/0/0"])):
+        with pytest.raises(Invalid) as refused:
+            schema.encode([row])
+        assert [flaw.loc for flaw in refused.value.flaws] == places
+
+
 HUGE = 10**400
 CELLS = [
     [],

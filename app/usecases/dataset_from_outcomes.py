@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from tempfile import TemporaryFile
 from time import time
 from typing import Any, BinaryIO, cast
@@ -141,6 +142,8 @@ def _rows(
     assert cases.instances is not None
     features = [*(feature.name for feature in card.features), *card.values]
     readers = {feature.name: reader(feature.form) for feature in card.features if feature.form}
+    schema = card.schema_of_features()
+    words = {schema.names[j]: partial(schema.word, j) for j in schema.categorical}
     for instance, term, truth in zip(
         cases.instances, cases.term.tolist(), cases.truth.tolist(), strict=True
     ):
@@ -156,6 +159,7 @@ def _rows(
             versions.add(terms.version)
             values = orjson.loads(instance)
             row = {name: values[name] for name in features if values.get(name) is not None}
+            row |= {name: word(row[name]) for name, word in words.items() if name in row}
             # of integers above 2 ** 53 Arrow makes no floats by itself
             row = {
                 name: float(value) if isinstance(value, int) else value

@@ -198,3 +198,23 @@ def test_every_error_has_the_form_of_the_protocol(service, ward, method, path, o
     assert response.status_code == status
     assert response.headers["content-type"] == "application/json"
     assert list(response.json()) == ["error"]
+
+
+def test_booleans_of_tensors_are_those_of_json(service):
+    """A feature that was a boolean in training is described as BOOL, and takes numbers, too."""
+    rows = [[age, pain == "strong"] for age, _, pain in two_class_rows(80)["rows"]]
+    data = {"features": ["age", "strong"], "rows": rows, "labels": two_class_rows(80)["labels"]}
+    trained(service, {"model": "truths", "learner": {"kind": "logistic"}, "data": data})
+    described = service.get("/v2/models/truths").json()["inputs"]
+    assert [each["datatype"] for each in described] == ["FP64", "BOOL"]
+    plain = {"model": "truths", "instances": [[50, True], [50, False]], "rule": "most_probable"}
+    expected = service.post("/predict", json=plain).json()["probabilities"]
+    assert expected[0] != expected[1]
+    age = {"name": "age", "datatype": "INT64", "shape": [2], "data": [50, 50]}
+    for datatype, values in (("BOOL", [True, False]), ("UINT8", [1, 0]), ("BYTES", ["TRUE", "0"])):
+        tensor = {"name": "strong", "datatype": datatype, "shape": [2], "data": values}
+        answer = infer(service, [age, tensor], "/v2/models/truths/infer")
+        assert answer.status_code == 200, answer.text
+        assert output(answer.json(), "probabilities").tolist() == expected
+    wrong = infer(service, [age | {"data": [True, 1]}, tensor], "/v2/models/truths/infer")
+    assert (wrong.status_code, "/instances/0/age" in wrong.text) == (400, True)

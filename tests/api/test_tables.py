@@ -1,8 +1,10 @@
 """Tables in requests and answers: CSV as spreadsheets write it, categories of Arrow, what comes back, hostile files."""
 
 import csv
+import datetime as dt
 import io
 import json
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +23,7 @@ from app.features import Feature, Schema
 from app.text import MISSING
 from payoff.errors import Invalid
 from tests.api.column_bodies import WRITERS, arrow, free, npy, parquet
-from tests.conftest import two_class_rows
+from tests.conftest import trained, two_class_rows
 from tests.messages import without_words
 
 STAKES = {"benefits": json.dumps([[0, -1], [-10, 5]]), "actions": json.dumps(["wait", "treat"])}
@@ -134,6 +136,117 @@ def test_booleans_decimals_and_missing_columns_are_numbers(service, ward):
     plain = post(service, CSV, b"age,pulse,pain\n1,1,\n0,,\n", model=ward)
     assert post(service, ARROW, arrow(table), model=ward).json() == plain.json()
     assert post(service, PARQUET, parquet(table), model=ward).json() == plain.json()
+
+
+@pytest.fixture(scope="module")
+def learned(service):
+    """A model of an uploaded table."""
+
+    def learn(model, kind, content, **types):
+        query = {"label": "y", "types": json.dumps(types)}
+        found = service.post(
+            "/datasets", params=query, content=content, headers={"Content-Type": kind}
+        )
+        assert found.status_code == 201, found.text
+        data = {"dataset": found.json()["id"]}
+        trained(service, {"model": model, "learner": {"kind": "logistic"}, "data": data})
+        return found.json()
+
+    return learn
+
+
+N = 60
+WORTHS = {
+    "grade": [None if i % 9 == 0 else float(i % 4) for i in range(N)],
+    "flag": [i % 3 == 0 for i in range(N)],
+    "code": pa.array([i % 5 for i in range(N)]).dictionary_encode(),
+    "price": pa.array([Decimal(i % 3) / 2 for i in range(N)], pa.decimal128(6, 2)),
+    "day": [dt.date(9999 if i % 2 else 2020, 1, 1 + i % 3) for i in range(N)],
+    "at": pa.array([-62_135_596_800 + 43_200 * (i % 2) for i in range(N)], pa.timestamp("s")),
+    "y": ["u" if i % 7 < 4 else "v" for i in range(N)],
+}
+
+
+def test_rows_of_the_file_that_trained_are_decided(service, learned):
+    """Columns of every type that was ordered to be a category, and as other formats have these."""
+    table = pa.table(WORTHS)
+    types = dict.fromkeys(("grade", "flag", "code", "price", "day", "at"), "category")
+    found = learned("declared", PARQUET, parquet(table), **types)
+    assert sorted(found["columns"][3]["examples"]) == ["0", "0.5", "1"]
+    assert sorted(found["columns"][5]["examples"]) == ["0001-01-01", "0001-01-01 12:00:00"]
+    rows = table.drop_columns(["y"]).slice(0, 20)
+    expected = post(service, PARQUET, parquet(rows), model="declared").json()
+    assert not any("never seen" in warning for warning in expected["warnings"])
+    assert len({json.dumps(row) for row in expected["probabilities"]}) > 5
+    other = rows.set_column(0, "grade", rows["grade"].cast(pa.float32()))
+    other = other.set_column(2, "code", rows["code"].cast(pa.int64()).cast(pa.uint8()))
+    for body in (arrow(rows), arrow(other)):
+        assert post(service, ARROW, body, model="declared").json() == expected
+    objects = [
+        {**row, "price": float(row["price"]), "day": str(row["day"]), "at": text}
+        for row, text in zip(
+            rows.to_pylist(), ["0001-01-01", "0001-01-01 12:00:00"] * 10, strict=True
+        )
+    ]
+    body = {"model": "declared", "instances": objects, "benefits": [[0, -1], [-10, 5]]}
+    answer = service.post("/predict", json=body | {"actions": ["wait", "treat"]})
+    assert answer.json()["probabilities"] == expected["probabilities"]
+    text = csv_of([{**row, "flag": str(row["flag"])} for row in objects])
+    assert post(service, CSV, text, model="declared").json() == expected
+
+
+def csv_of(rows):
+    file = io.StringIO()
+    writer = csv.DictWriter(file, list(rows[0]))
+    writer.writeheader()
+    writer.writerows(rows)
+    return file.getvalue().encode()
+
+
+@pytest.mark.parametrize("kind", [CSV, PARQUET])
+def test_a_boolean_is_one_value_in_all_formats(service, learned, kind):
+    name, flags = f"flags-{kind[-3:]}", [i % 3 == 0 for i in range(N)]
+    table = {"flag": flags, "x": [i % 7 + 0.5 for i in range(N)], "y": WORTHS["y"]}
+    rows = [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
+    learned(name, kind, csv_of(rows) if kind == CSV else parquet(table))
+    expected = post(service, CSV, b"flag,x\nTrue,1\nFalse,2\n,3\n", model=name).json()
+    body = {"flag": pa.array([True, False, None]), "x": [1, 2, 3]}
+    for media_type, content in (
+        (CSV, b"flag,x\ntrue,1\nFALSE,2\nNA,3\n"),
+        (CSV, b"flag,x\n1,1\n0.0,2\n,3\n"),
+        (ARROW, arrow(body)),
+        (ARROW, arrow(body | {"flag": body["flag"].dictionary_encode()})),
+        (ARROW, arrow(body | {"flag": pa.array(["TRUE", "false", None])})),
+        (PARQUET, parquet(body)),
+    ):
+        assert post(service, media_type, content, model=name).json() == expected
+    wrong = post(service, CSV, b"flag,x\nyes,1\n", model=name)
+    assert errors(wrong)[0][0] == "/0/0"
+    for flag, status in ((True, 200), ("True", 200), (1, 200), ("yes", 422)):
+        request = {"model": name, "rule": "most_probable", "instances": [[flag, 1]]}
+        answer = service.post("/predict", json=request)
+        assert answer.status_code == status
+        if status == 200:
+            assert answer.json()["probabilities"] == expected["probabilities"][:1]
+    refused = {"model": name, "rule": "most_probable", "instances": [[True, True]]}
+    assert errors(service.post("/predict", json=refused))[0][0] == "/instances/0/1"
+
+
+@pytest.mark.parametrize(
+    ("types", "column"),
+    [
+        ({"a": "date"}, pa.array([True])),
+        ({"a": "number:1.234,5"}, pa.array([dt.date(2026, 1, 1)])),
+        ({"a": "category"}, pa.array([1.5])),
+    ],
+    ids=["boolean", "date", "number"],
+)
+def test_a_column_of_another_type_is_refused(service, learned, types, column):
+    words = {"date": "2026-01-0{}", "category": "u{}"}.get(types["a"], '"{},5"')
+    rows = "".join(f"{words.format(i % 5 + 1)},{i % 2}\n" for i in range(N))
+    learned(f"typed-{types['a'][:4]}", CSV, f"a,y\n{rows}".encode(), **types)
+    answer = post(service, ARROW, arrow({"a": column}), model=f"typed-{types['a'][:4]}")
+    assert errors(answer)[0][0] == "/a"
 
 
 @pytest.mark.parametrize("indexed", [False, True])

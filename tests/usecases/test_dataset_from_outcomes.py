@@ -129,6 +129,22 @@ def test_the_columns_are_the_features_of_the_latest_version(client):
     assert [each["name"] for each in dataset.json()["features"]] == ["age", "pulse"]
 
 
+def test_dates_that_cannot_be_shown_and_other_spellings_are_those_of_training(client):
+    """A number of days may be anything; of a category the data set has one spelling."""
+    words = [[f"2026-01-{i % 28 + 1:02}", ("True", "False", "7", "u")[i % 4]] for i in range(40)]
+    data = {"features": ["day", "mark"], "rows": words, "labels": ["healthy", "ill"] * 20}
+    learned(client, "dataset-days", **data)
+    rows = [[1e9, True], [-1e300, "true"], ["2026-02-01", 7], [20480, "7.0"], [None, "FALSE"]]
+    recorded(client, rows, ["healthy", "ill", "ill", "healthy", "ill"], "dataset-days")
+
+    dataset = made(client, model="dataset-days")
+
+    assert dataset.status_code == 201, dataset.text
+    days, marks, _ = dataset.json()["columns"]
+    assert days["examples"] == ["-1e+300", "2026-02-01", "1000000000"]
+    assert (sorted(marks["examples"]), marks["distinct"]) == (["7", "False", "True"], 3)
+
+
 def test_values_that_are_no_longer_of_the_kind_of_the_feature_are_refused(client):
     """An earlier version had words where the latest one has numbers."""
     words = {

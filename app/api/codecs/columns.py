@@ -16,6 +16,7 @@ from app.api.codecs.tables import Sheet
 from app.api.memory import NUMBER, TEXT, VALUE, Charge
 from app.data.values import (
     LARGEST_TEXT,
+    as_words,
     by_form,
     first_longer,
     floats,
@@ -25,7 +26,8 @@ from app.data.values import (
     index_columns,
     normal_words,
 )
-from app.features import Schema
+from app.features import Schema, Spellings
+from app.forms import ISO
 from app.outcomes.tables import MAX_ID
 from app.text import MAX_CATEGORY, MAX_POSITIONS, MISSING, refused_category
 from app.usecases.predict import Rows
@@ -173,8 +175,6 @@ def _rows_of_table(table: pa.Table, schema: Schema) -> Rows:
                 )
             X[:, j] = numbers.to_numpy()
         elif j in schema.categorical:
-            if pa.types.is_integer(column.type) or pa.types.is_null(column.type):
-                column = column.cast(pa.string())
             X[:, j], notes = codes_of(column, schema, j)
             warnings += notes
         else:
@@ -203,18 +203,23 @@ def _flaws_of_names(counts: Mapping[str, int], schema: Schema) -> Iterator[Flaw]
 
 def _fits(kind: pa.DataType, schema: Schema, j: int) -> bool:
     """Whether a column of this type has what feature `j` holds."""
-    if j in schema.formed:
-        return holds_text(kind) or holds_numbers(kind) or holds_moments(kind)
-    if j in schema.categorical:
-        return holds_text(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind)
-    return holds_numbers(kind)
+    form = schema.features[j].form
+    if holds_text(kind):
+        return j in schema.formed or j in schema.categorical
+    if holds_moments(kind):
+        return form.startswith(ISO) or j in schema.categorical
+    if pa.types.is_boolean(kind):
+        return schema.takes(j, {bool}) or not (form or j in schema.categorical)
+    is_null = pa.types.is_null(kind)
+    return is_null or (holds_numbers(kind) and schema.takes(j, {float}))
 
 
-def codes_of(words: pa.ChunkedArray, schema: Schema, j: int) -> tuple[np.ndarray, list[str]]:
-    """A column of strings as what `Schema.encode` makes of feature `j`, and its warnings.
+def codes_of(column: pa.ChunkedArray, schema: Schema, j: int) -> tuple[np.ndarray, list[str]]:
+    """A column as what `Schema.encode` makes of feature `j`, and its warnings.
 
     Raises Invalid at `/row/column` of words that no category may be.
     """
+    words = column if holds_text(column.type) else as_words(column)
     if (row := first_longer(words, MAX_CATEGORY)) >= 0:
         raise Invalid.at(pointer(row, j), refused_category(str(words[row])) or "")
     categories = pa.array(schema.features[j].categories, words.type)
@@ -222,8 +227,12 @@ def codes_of(words: pa.ChunkedArray, schema: Schema, j: int) -> tuple[np.ndarray
     if found.null_count > words.null_count:
         words = normal_words(words)
         found = pc.index_in(words, value_set=categories)
-    codes = found.cast(pa.float64()).to_numpy()
+    codes = np.array(found.cast(pa.float64()))
     unseen = np.flatnonzero(pc.and_(words.is_valid(), found.is_null()).to_numpy())
+    if unseen.size:
+        others = _other_codes(words.take(unseen), column.type, schema.spellings(j))
+        codes[unseen] = others
+        unseen = unseen[np.isnan(others)]
     if not unseen.size:
         return codes, []
     if odd := [
@@ -235,3 +244,11 @@ def codes_of(words: pa.ChunkedArray, schema: Schema, j: int) -> tuple[np.ndarray
     return codes, [
         schema.unseen(j, unseen[:MAX_POSITIONS].tolist(), unseen.size, len(words), example)
     ]
+
+
+def _other_codes(words: pa.ChunkedArray, kind: pa.DataType, spellings: Spellings) -> np.ndarray:
+    """The codes of words that are no categories themselves, and came as this type; NaN for none."""
+    is_number = holds_numbers(kind) and not pa.types.is_boolean(kind)
+    codes = spellings.numbers if is_number else spellings.texts
+    found = pc.index_in(words, value_set=pa.array([*codes], words.type)).fill_null(len(codes))
+    return np.array([*codes.values(), np.nan])[found.to_numpy()]

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import numpy as np
 import orjson
@@ -19,10 +19,10 @@ from app.usecases.fields import Text, WireModel
 from app.usecases.predict import PredictFields
 from payoff.errors import Flaw, Invalid, below, pointer, reject, unknown_at
 
-BYTES = "BYTES"
+BYTES: Final = "BYTES"
 _DATA: dict[str, Any] = {
     "type": "array",
-    "items": {"type": ["number", "string", "null", "array"], "items": {}},
+    "items": {"type": ["number", "string", "boolean", "null", "array"], "items": {}},
 }
 _MAX_INPUTS = 10_000
 _MAX_OUTPUTS = 10
@@ -39,6 +39,7 @@ _PARAMETERS: dict[str, Any] = {
 }
 
 Datatype = Literal[
+    "BOOL",
     "INT8",
     "INT16",
     "INT32",

@@ -16,6 +16,7 @@ from app import __version__
 from app.api.codecs.answers import NOTHING, Answered
 from app.api.codecs.inference import (
     BYTES,
+    Datatype,
     InferAnswer,
     InferRequest,
     ModelMetadata,
@@ -34,6 +35,7 @@ from app.api.routes.health import check_ready
 from app.api.routes.models import ModelReference
 from app.api.routes.predict import ReadRequest, answered, encoded
 from app.api.routing import PortsDep, StrictRoute, limiters, loaded_by_path
+from app.forms import BOOLEAN
 from app.registry.loaded import Loaded
 from app.registry.snapshot import NUMBER
 from app.usecases.decide import Answer
@@ -41,6 +43,7 @@ from payoff.errors import Invalid
 
 router = APIRouter(prefix="/v2", tags=["inference protocol"], route_class=StrictRoute)
 _NUMBER_BYTES = 10  # about, of JSON
+_DATATYPES: dict[str, Datatype] = {"categorical": BYTES, BOOLEAN: "BOOL"}
 _NO_MATRIX = "no benefits were sent: the decisions are the most probable classes"
 
 
@@ -73,7 +76,7 @@ async def v2_model(ref: ModelReference, request: Request, ports: PortsDep) -> Mo
     described = await run_in_threadpool(ports.registry.index.model, model.name)
     inputs = [
         TensorMetadata(
-            name=part.name, datatype=BYTES if part.type == "categorical" else "FP64", shape=[-1]
+            name=part.name, datatype=_DATATYPES.get(part.form or part.type, "FP64"), shape=[-1]
         )
         for part in model.card.features
     ]
