@@ -59,8 +59,8 @@ def _gains(B: np.ndarray) -> tuple[float, float]:
 
 
 _TURNED = (
-    "action {one!r} is better for the first class and {zero!r} for the second, so {one!r} is taken if the probability"
-    " of the second class is BELOW the threshold; swap the columns if this is not intended"
+    "action {one!r}, the second column, is taken BELOW the threshold and {zero!r} above it, as each is better for"
+    " the other class; swap the columns if this is not intended"
 )
 
 
