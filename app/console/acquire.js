@@ -1,7 +1,7 @@
 /** A case question by question: what to ask next, what it costs, and when to stop. */
 
 import { get, newId } from "./api.js";
-import { inputOf, probabilities, valueOf } from "./cases.js";
+import { inputOf, NamedColumns, probabilities, valueOf } from "./cases.js";
 import { button, card, facts, field, h, inUnit, short, table, warned } from "./dom.js";
 import { price } from "./models.js";
 import { numberIn, numberInput } from "./number.js";
@@ -20,18 +20,22 @@ export class Acquisition {
   #known = {};
   /** @type {string[]} */
   #unavailable = [];
+  /** What the matrix needs of a case, before the questions. */
+  #named;
   #id = "";
   #isDecided = false;
   #place = h("div", { "aria-live": "polite" });
   #budget = numberInput({ min: 0 });
   #stops = h("input", { type: "checkbox", checked: true });
 
-  /** @param {any} found the card @param {() => any} body model and benefits @param {EventTarget} changed the benefits */
-  constructor(found, body, changed) {
-    this.found = found;
-    this.body = body;
+  /** @param {any} version its card @param {import("./terms.js").Terms} terms */
+  constructor(version, terms) {
+    this.version = version;
+    this.terms = terms;
+    this.#named = new NamedColumns(terms, true);
     const again = () => { if (this.#place.hasChildNodes()) this.#step(true); };
-    for (const one of [changed, this.#budget, this.#stops]) one.addEventListener("change", again);
+    terms.addEventListener("change", () => this.#named.draw());
+    for (const source of [terms, this.#named.place, this.#budget, this.#stops]) source.addEventListener("change", again);
   }
 
   draw() {
@@ -39,7 +43,7 @@ export class Acquisition {
       h("p", { class: "soft" }, "The model asks for one value after the other, as long as that pays."),
       h("div", { class: "row" }, field("Budget", this.#budget, "empty: no limit"),
         h("div", { class: "field" }, h("label", null, this.#stops, " Stop when a question costs more than it gains"),
-          h("small", null, "Benefits and prices in the same unit"))),
+          h("small", null, "Benefits and prices in the same unit"))), this.#named.place,
       h("div", { class: "row" }, button("Start", () => this.#start(), { class: "main" })), this.#place);
   }
 
@@ -54,9 +58,10 @@ export class Acquisition {
   /** @param {boolean} [isTrial] with other settings: of a case one decision is recorded at most */
   #step(isTrial = this.#isDecided) {
     void within(this.#place, async () => {
-      const { model, benefits, actions, record } = this.body();
-      const json = { model, instances: [this.#known], ids: [this.#id], budget: numberIn(this.#budget), unavailable: this.#unavailable,
-        ...(isTrial ? {} : { record }), ...(this.#stops.checked ? { benefits, actions } : {}) };
+      const { model, benefits, actions, record } = this.terms.request;
+      const stakes = this.#stops.checked ? { benefits, actions, ...listed(this.#named.values.columns) } : {};
+      const json = { model, instances: [this.#values], ids: [this.#id], budget: numberIn(this.#budget),
+        unavailable: this.#unavailable, ...(isTrial ? {} : { record }), ...stakes };
       const { results: [state], warnings } = await get("acquire", { json }), isDecided = state.status === "decided";
       this.#isDecided ||= isDecided && !isTrial;
       return this.#shown({ ...state, warnings }, isDecided && isTrial);
@@ -84,7 +89,7 @@ export class Acquisition {
   /** @param {any} answer */
   #question(answer) {
     const { feature, cost } = answer.next;
-    const input = inputOf(this.found.features.find((/** @type {any} */ one) => one.name === feature));
+    const input = inputOf(this.version.features.find((/** @type {any} */ one) => one.name === feature));
     const state = h("div", { role: "status" });
     const submit = () => {
       void within(state, async () => {
@@ -101,10 +106,21 @@ export class Acquisition {
         button("Cannot be obtained", () => { this.#unavailable.push(feature); this.#step(); }), state));
   }
 
+  /** All that is known of the case: what the matrix needs of it, and the answers. @returns {Record<string, any>} */
+  get #values() {
+    return { ...this.#named.values.features, ...this.#known };
+  }
+
   #answers() {
-    const found = Object.entries(this.#known);
-    return found.length || this.#unavailable.length ? table("Known so far", ["feature", "value", "price"], [
-      ...found.map(([name, value]) => [name, String(value), price(this.found.feature_costs, name)]),
+    const values = Object.entries(this.#values);
+    return values.length || this.#unavailable.length ? table("Known so far", ["feature", "value", "price"], [
+      ...values.map(([name, value]) => [name, String(value), price(this.version.feature_costs, name)]),
         ...this.#unavailable.map((name) => [name, "cannot be obtained", ""])]) : null;
   }
+}
+
+/** The columns of one case, as requests have them. @param {Record<string, unknown>} values */
+function listed(values) {
+  const columns = Object.entries(values).map(([name, value]) => [name, [value]]);
+  return columns.length ? { columns: Object.fromEntries(columns) } : {};
 }

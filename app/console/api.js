@@ -1,7 +1,5 @@
 /** Requests to the service, with the key of this session; answers, problems and events. */
 
-import { h } from "./dom.js";
-
 const ROOT = new URL("..", import.meta.url);
 const KEY = "payoff-key";
 const SLOW_MS = 3000;
@@ -187,14 +185,6 @@ export async function list(path, name, most = Infinity) {
     token = page.next_page_token ?? undefined;
   } while (token && found.length < most);
   return found.slice(0, most);
-}
-
-/** A chart of the service as a picture. @param {string} words what it shows @param {string} path @param {Options} [options] */
-export async function chart(words, path, options = {}) {
-  const response = await ask(path, { ...options, accept: "image/svg+xml" });
-  const url = URL.createObjectURL(await response.blob());
-  return h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": words },
-    h("img", { src: url, alt: words, class: "chart", onload: () => URL.revokeObjectURL(url) }));
 }
 
 /**

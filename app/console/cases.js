@@ -3,13 +3,14 @@
 import { Acquisition } from "./acquire.js";
 import { ask, cardOf, get, newId, Problem } from "./api.js";
 import { CaseFile, chunks, harmless, headOf, records } from "./csv.js";
-import { button, card, field, h, inUnit, put, save, select, setUnit, short, table, warned, words } from "./dom.js";
-import { BenefitMatrix, columnsOf, inWords, keep, matrixOf, worded } from "./matrix.js";
+import { button, card, facts, field, h, inUnit, put, save, select, setUnit, short, table, warned, words } from "./dom.js";
+import { looks } from "./forms.js";
+import { prices } from "./limits.js";
 import { chooser, link, range } from "./models.js";
-import { numberIn, numberInput, numbersIn } from "./number.js";
+import { numberIn, numberInput } from "./number.js";
 import { cleared, within } from "./problems.js";
-import { SavedMatrices } from "./saved.js";
 import { drawn } from "./sets.js";
+import { termsOf } from "./terms.js";
 
 const MISSING = "";
 const BEST_LABELS = { setting: "multilabel", loss: { name: "f_beta", beta: 1 }, curve: true, marginals: true };
@@ -17,29 +18,15 @@ const BEST_LABELS = { setting: "multilabel", loss: { name: "f_beta", beta: 1 }, 
 /** @param {string[]} parts @param {AbortSignal} signal */
 export async function view([ref], signal) {
   if (!ref) return chooser("Cases", "cases");
-  const found = await cardOf(ref);
-  setUnit(found.unit);
-  const hasLabels = found.labels.length > 1;
-  const editor = found.classes && !hasLabels ? matrixEditor(found) : null;
-  const saved = editor && new SavedMatrices(found, editor);
-  const record = h("input", { type: "checkbox" });
-  const body = () => ({ model: `${found.name}:${found.version}`, ...saved?.request, ...(record.checked ? { record: true } : {}) });
-  const stated = () => (editor ? `${saved?.request.actions ? "" : `${saved?.request.benefits}, which has `}${inWords(editor.matrix, found.classes)}` : "");
-  const columns = () => (editor && !editor.flaw ? columnsOf(editor.matrix, found) : []);
-  const changed = new EventTarget(); // the matrix: what was decided with another one must not stay
-  editor?.addEventListener("change", () => changed.dispatchEvent(new Event("change")));
-  return h("div", null, h("h1", null, "Cases: ", h("a", { href: link("models", found.name, found.version) }, ref)),
-    editor ? h("details", { class: "card", open: !found.benefits }, h("summary", null, "Benefit matrix"), saved?.draw(false), editor) : null,
-    editor ? h("p", null, h("label", null, record, " Record decisions"), " ", h("small", null, "each under an id, with which you report under Outcomes what became of it")) : null,
-    h("div", { class: "columns" }, one(ref, found, body, stated, columns, changed), found.fitted.acquire === "possible" ? new Acquisition(found, body, changed).draw() : null),
-    hasLabels ? null : file(found, body, stated, changed, signal));
-}
-
-/** @param {any} found the card */
-function matrixEditor(found) {
-  const editor = new BenefitMatrix().of(found.classes, matrixOf(found));
-  editor.addEventListener("change", () => { if (!editor.flaw) keep(found, editor.matrix); });
-  return editor;
+  const version = await cardOf(ref);
+  setUnit(version.unit);
+  const terms = termsOf(version);
+  return h("div", null,
+    h("h1", null, "Cases: ", h("a", { href: link("models", version.name, version.version) }, ref)),
+    terms.draw(),
+    h("div", { class: "columns" }, oneCase(ref, version, terms),
+      version.fitted.acquire === "possible" ? new Acquisition(version, terms).draw() : null),
+    version.labels.length > 1 ? null : file(version, terms, signal));
 }
 
 /** An input for a feature; empty is a missing value. @param {any} feature */
@@ -56,29 +43,72 @@ export function valueOf(input) {
   return input.value === MISSING ? null : input.value.slice(1);
 }
 
-/** @param {string} ref @param {any} found @param {() => any} body @param {() => string} stated the matrix in words @param {() => string[]} columns that it needs @param {EventTarget} changed */
-function one(ref, found, body, stated, columns, changed) {
-  /** @type {Map<string, HTMLInputElement>} */
-  const others = new Map(), beside = h("div", { class: "fields" });
-  const draw = () => {
-    for (const name of columns()) if (!others.has(name)) others.set(name, numberInput());
-    put(beside, columns().map((name) => field(name, /** @type {any} */ (others.get(name)), "no feature: a benefit depends on it")));
-  };
+/** Fields for columns that cells of the matrix name; what was entered stays while others come and go. */
+export class NamedColumns {
+  /** @type {Map<string, HTMLInputElement | HTMLSelectElement>} */
+  #inputs = new Map();
+  #drawn = "[]";
+  place = h("div", { class: "fields" });
+
+  /** @param {import("./terms.js").Terms} terms @param {boolean} withFeatures whether features have a field here, too */
+  constructor(terms, withFeatures) {
+    this.terms = terms;
+    this.withFeatures = withFeatures;
+    this.draw();
+  }
+
+  /** Draw them where they are others than before: one that is drawn anew loses the focus. */
+  draw() {
+    const names = this.#names;
+    if (JSON.stringify(names) === this.#drawn) return;
+    this.#drawn = JSON.stringify(names);
+    put(this.place, names.map((name) => {
+      const input = this.#inputs.get(name) ?? inputOf(this.#feature(name) ?? { type: "numeric" });
+      this.#inputs.set(name, input);
+      return field(name, input, this.#feature(name) ? "a benefit depends on it" : "no feature: a benefit depends on it");
+    }));
+  }
+
+  /** What was entered: values of features, and numbers of other columns. */
+  get values() {
+    /** @type {Record<"features" | "columns", Record<string, string | number>>} */
+    const values = { features: {}, columns: {} };
+    for (const name of this.#names) {
+      const value = valueOf(/** @type {HTMLInputElement} */ (this.#inputs.get(name)));
+      if (value !== null) values[this.#feature(name) ? "features" : "columns"][name] = value;
+    }
+    return values;
+  }
+
+  get #names() {
+    return this.terms.columns.filter((name) => this.withFeatures || !this.#feature(name));
+  }
+
+  /** @param {string} name */
+  #feature(name) {
+    return this.terms.version.features.find((/** @type {any} */ feature) => feature.name === name);
+  }
+}
+
+/** @param {string} ref @param {any} version its card @param {import("./terms.js").Terms} terms */
+function oneCase(ref, version, terms) {
+  const beside = new NamedColumns(terms, false);
   /** @type {[any, HTMLInputElement | HTMLSelectElement][]} */
-  const inputs = found.features.map((/** @type {any} */ feature) => [feature, inputOf(feature)]);
+  const inputs = version.features.map((/** @type {any} */ feature) => [feature, inputOf(feature)]);
   const result = h("div", { "aria-live": "polite", tabindex: -1 });
   const decide = () => {
     const ids = [newId()];
     void within(result, async () => {
-      const instance = Object.fromEntries(inputs.map(([{ name }, input]) => [name, valueOf(input)]));
-      const missing = Object.values(instance).filter((value) => value === null).length;
+      const values = inputs.map(([{ name }, input]) => [name, valueOf(input)]);
+      const missing = values.filter(([, value]) => value === null).length;
       if (missing === inputs.length) return h("p", { role: "alert" }, "Enter at least one value: without any, nothing is known of the case.");
-      for (const [name, value] of Object.entries(numbersIn(others))) if (columns().includes(name)) instance[name] = value;
-      const json = { ...body(), instances: [instance] }, words = stated();
-      if (found.labels.length > 1) return labelled(found, await get("retrieve", { json: { ...json, ...BEST_LABELS } }));
-      // the reference itself, whose challengers decide, too; by names, as it may mean another version by now
-      if (json.benefits) Object.assign(json, { model: ref, ids, explain: true }, json.actions && worded(json, found.classes));
-      return explained(await get("predict", { json }), found, words, missing);
+      const instances = [{ ...Object.fromEntries(values), ...beside.values.columns }];
+      if (version.labels.length > 1) {
+        return labelled(version, await get("retrieve", { json: { ...terms.request, instances, ...BEST_LABELS } }));
+      }
+      const { words } = terms;
+      const answer = await get("predict", { json: { ...terms.ofOne(ref), instances, ids } });
+      return decided(answer, version, words, missing);
     }).then(() => {
       if (!result.hasChildNodes()) return; // whoever changed the case meanwhile keeps the focus
       result.focus();
@@ -86,13 +116,17 @@ function one(ref, found, body, stated, columns, changed) {
     });
   };
   const clear = () => cleared(result);
-  changed.addEventListener("change", () => { clear(); draw(); });
-  draw();
+  terms.addEventListener("change", () => { clear(); beside.draw(); });
   return card("One case", h("form", { onsubmit: decide, oninput: clear },
-    h("div", { class: "fields" }, inputs.map(([feature, input]) => field(feature.name, input,
-      feature.form ? `as ${feature.form.split("|")[0].replace(/^[a-z]*:/, "")}` : feature.type === "numeric" ? range(feature) : null))), beside,
-    h("div", { class: "row" }, h("button", { class: "main" }, "Decide"), h("small", null, "Empty fields are missing values."))),
-      result);
+    h("div", { class: "fields" }, inputs.map(([feature, input]) => field(feature.name, input, hint(feature)))),
+    beside.place, h("div", { class: "row" }, h("button", { class: "main" }, "Decide"), h("small", null, "Empty fields are missing values."))),
+  result);
+}
+
+/** How a value is written, and between which it was in training. @param {any} feature */
+function hint(feature) {
+  if (feature.type !== "numeric") return null;
+  return [feature.form && looks(feature.form), range(feature)].filter(Boolean).join(": ");
 }
 
 /** The labels to choose for a case. @param {any} found @param {any} answer of /retrieve */
@@ -101,22 +135,40 @@ function labelled(found, { sets: [set], labels }) {
   return drawn({ ...set, selected }, labels, set.marginals, `Labels of ${found.name}`);
 }
 
-/** A decision with its reasons. @param {any} answer of /predict for one instance @param {any} found @param {string} words @param {number} missing */
-function explained(answer, found, words, missing) {
-  if (answer.values) return h("p", { class: "decision" }, short(answer.values[0]));
-  const decision = answer.decisions?.[0];
-  const why = answer.explanations?.[0];
-  return h("div", null, h("p", { class: "decision" }, Array.isArray(decision) ? decision.join(", ") : String(decision)),
-    why ? h("p", null, why.sentence) : null,
-    missing ? h("p", null, `${missing} of ${found.features.length} values are missing.`) : null,
+/**
+ * A decision with its reasons.
+ * @param {any} answer of /predict for one instance @param {any} version its card
+ * @param {string} words the terms @param {number} missing values
+ */
+function decided(answer, version, words, missing) {
+  return h("div", null, answer.values ? quantity(answer) : action(answer),
+    missing ? h("p", null, `${missing} of ${version.features.length} values are missing.`) : null,
     words ? h("small", null, `Decided with ${words}`) : null,
-    answer.expected_benefits ? table(inUnit("Expected benefit of each action"), ["action", "benefit"],
-      answer.actions.map((/** @type {string} */ name, /** @type {number} */ j) => [name,
-      short(answer.expected_benefits[0][j])])) : null,
-    probabilities(answer.classes ?? answer.labels ?? [], answer.probabilities?.[0] ?? []),
-    why?.contributions ? contributions(why) : null, warned(answer.warnings),
-    answer.model.version === found.version ? null
-      : h("p", { role: "alert" }, `Version ${answer.model.version} decided, not version ${found.version} as on this page: load it again.`));
+    answer.values ? null : reasons(answer), warned(answer.warnings),
+    answer.model.version === version.version ? null
+      : h("p", { role: "alert" }, `Version ${answer.model.version} decided, not version ${version.version} as on this page: load it again.`));
+}
+
+/** @param {any} answer */
+function action({ decisions: [decision], explanations: [why] = [] }) {
+  return [h("p", { class: "decision" }, String(decision)), why ? h("p", null, why.sentence) : null];
+}
+
+/** @param {any} answer */
+function reasons({ actions, expected_benefits: [benefits] = [], classes, probabilities: [shares], explanations: [why] = [] }) {
+  return [benefits ? table(inUnit("Expected benefit of each action"), ["action", "benefit"],
+    actions.map((/** @type {string} */ name, /** @type {number} */ j) => [name, short(benefits[j])])) : null,
+  probabilities(classes, shares), why?.contributions ? contributions(why) : null];
+}
+
+/** @param {any} answer */
+function quantity({ values: [value], decisions: [amount] = [], expected_costs: [cost] = [], intervals: [interval] = [] }) {
+  return [h("p", { class: "decision" }, short(amount ?? value)), facts([
+    ["predicted", short(value)],
+    amount !== undefined && ["quantity that costs least", short(amount)],
+    cost !== undefined && [inUnit("its expected cost"), short(cost)],
+    interval && ["interval", `${short(interval[0])} to ${short(interval[1])}`],
+  ])];
 }
 
 /** @param {unknown[]} classes @param {number[]} values */
@@ -145,18 +197,16 @@ function bar(share) {
 }
 
 /**
- * A file of cases, sent in chunks as it is; the answers become one file.
- * @param {any} found
- * @param {() => any} body
- * @param {() => string} stated
- * @param {EventTarget} changed the matrix
+ * A file of cases, sent in chunks as it is, or as a whole where limits hold for it; the answers become one file.
+ * @param {any} version its card
+ * @param {import("./terms.js").Terms} terms
  * @param {AbortSignal} leaving
  */
-function file(found, body, stated, changed, leaving) {
-  const source = new CaseFile(found), result = h("div", { "aria-live": "polite" });
+function file(version, terms, leaving) {
+  const source = new CaseFile(version), result = h("div", { "aria-live": "polite" });
   let stop = new AbortController();
   const end = () => { stop.abort(); cleared(result); };
-  changed.addEventListener("change", end);
+  for (const kind of ["change", "limit"]) terms.addEventListener(kind, end);
   leaving.addEventListener("abort", end);
   const send = () => {
     end();
@@ -165,15 +215,12 @@ function file(found, body, stated, changed, leaving) {
     let decided; // which a retry continues
     void within(result, async () => {
       try {
-        const asked = body(), words = stated();
+        const { words } = terms, limits = terms.limits.request, request = { ...terms.request, ...limits };
         const progress = h("progress", { max: 100, value: 0, "aria-label": "Progress" });
         put(result, progress, button("Cancel", () => stop.abort()));
-        decided ??= new Decided(await source.read(), asked);
+        decided ??= new Decided(await source.read(), request, Object.keys(limits).length > 0);
         await decided.rest((share) => { progress.value = 100 * share; }, signal);
-        const { name, blobs, rows, counted, warnings } = decided;
-        return h("div", null, h("p", null, `${short(rows, 9)} rows decided.`),
-          words ? h("small", null, `With ${words}`) : null, warned(warnings), counts(counted, rows),
-          button("Download the results", () => save(`${name.replace(/\.\w+$/, "")}-decided.csv`, blobs, "text/csv"), { class: "main" }));
+        return summary(decided, words);
       } catch (error) {
         if (signal.aborted) return h("p", null, "Cancelled.");
         throw error;
@@ -181,8 +228,15 @@ function file(found, body, stated, changed, leaving) {
     });
   };
   return card("A file of cases", h("form", { onsubmit: send }, h("div", { class: "row" }, source.fields(),
-    h("button", { class: "main" }, "Decide all")),
+    h("button", { class: "main" }, "Decide all")), terms.limits.draw(),
   h("small", null, "With a column for each feature. Other columns come back with the answer.")), result);
+}
+
+/** @param {Decided} decided @param {string} words the terms */
+function summary({ name, blobs, rows, counted, warnings, figures }, words) {
+  return h("div", null, h("p", null, `${short(rows, 9)} rows decided.`),
+    words ? h("small", null, `With ${words}`) : null, warned(warnings), prices(figures), counts(counted, rows),
+    button("Download the results", () => save(`${name.replace(/\.\w+$/, "")}-decided.csv`, blobs, "text/csv"), { class: "main" }));
 }
 
 /** What is decided of a file. */
@@ -194,28 +248,36 @@ class Decided {
   /** @type {string[]} */
   warnings = [];
   rows = 0;
+  /** What limits cost. @type {any} */
+  figures = {};
   /** Model and columns of the answers. @type {string | undefined} */
   #form;
   #at;
 
-  /** @param {{name: string, file: Blob, head: import("./csv.js").Head, query: object}} source @param {object} asked */
-  constructor({ name, file, head, query }, asked) {
+  /**
+   * @param {{name: string, file: Blob, head: import("./csv.js").Head, query: object}} source
+   * @param {object} request @param {boolean} isWhole whether it is one request
+   */
+  constructor({ name, file, head, query }, request, isWhole) {
     this.name = name;
     this.file = file;
     this.header = head.header;
-    this.query = { ...query, ...asked };
+    this.query = { ...query, ...request };
+    this.isWhole = isWhole;
     this.#at = head.header.size;
   }
 
   /** Decide the chunks that are left: those before one that failed may be recorded. @param {(share: number) => void} progress @param {AbortSignal} signal */
   async rest(progress, signal) {
-    for await (const { body, end } of chunks(this.file, this.header, this.#at)) {
+    const parts = this.isWhole ? [{ body: this.file, end: this.file.size }] : chunks(this.file, this.header, this.#at);
+    for await (const { body, end } of parts) {
       const response = await this.#sent(body, signal);
       const answer = await response.blob(), own = await headOf(answer);
       const header = await own.header.text(), text = await answer.slice(own.header.size).text();
-      const { model, warnings = [] } = JSON.parse(response.headers.get("Payoff-Answer") ?? "{}");
+      const { model, warnings = [], ...figures } = JSON.parse(response.headers.get("Payoff-Answer") ?? "{}");
       const form = JSON.stringify([model, own.names]), before = this.rows, isAll = !before && end >= this.file.size;
       if (form !== (this.#form ??= form)) throw new Problem(409, "The answers differ", `From row ${before + 1} on they have another model or other columns`);
+      if (this.isWhole) this.figures = { ...figures, expected_costs: own.names.includes("expected_cost") };
       const place = own.names.lastIndexOf("decision");
       for (const { [place]: decision } of records(text)) {
         this.rows += 1;

@@ -62,7 +62,7 @@ function written(value) {
  * @property {boolean} [whole] ticks of x at integers
  */
 
-const HEIGHT = 300, TOP = 28, BOTTOM = HEIGHT - 44, RIGHT = 14;
+const HEIGHT = 270, TOP = 12, BOTTOM = HEIGHT - 26, RIGHT = 14;
 
 /** A chart that is drawn anew for each `show`, and when its width changes. */
 export class LiveChart extends HTMLElement {
@@ -91,12 +91,14 @@ export class LiveChart extends HTMLElement {
     const x = new Axis(low, high > low ? high : low + 1, left, width - RIGHT);
     const key = [...lines, ...across, ...marks];
     this.replaceChildren(
+      h("small", null, spec.y),
       s("svg", { width, height: HEIGHT, viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": spec.words },
         frame(x, y, spec),
         across.map((one) => line(x.start, y.at(one.y), x.end, y.at(one.y), one.style)),
         marks.map((mark) => line(x.at(mark.x), TOP, x.at(mark.x), BOTTOM, mark.style)),
         lines.map((one) => s("path", { class: one.style, d: path(one.points, x, y, one.steps) })),
         marks.map((mark) => s("circle", { class: mark.style, cx: x.at(mark.x), cy: y.at(mark.y), r: 4.5 }))),
+      h("small", { class: "below" }, spec.x),
       h("ul", { class: "key" }, key.map((one) => h("li", null,
         s("svg", { width: 26, height: 10, "aria-hidden": "true" }, line(0, 5, 26, 5, one.style)), ` ${one.words}`))));
   }
@@ -132,9 +134,7 @@ function frame(x, y, spec) {
     ticks.map(([value, label]) => [
       line(x.at(value), y.start, x.at(value), y.start + 4, "axis"),
       s("text", { x: x.at(value), y: y.start + 18, "text-anchor": "middle" }, spec.whole ? String(value) : label)]).flat(),
-    line(x.start, y.start, x.end, y.start, "axis"),
-    s("text", { x: 4, y: 14 }, spec.y),
-    s("text", { x: (x.start + x.end) / 2, y: y.start + 36, "text-anchor": "middle" }, spec.x));
+    line(x.start, y.start, x.end, y.start, "axis"));
 }
 
 /**

@@ -1,6 +1,6 @@
 /** Two versions on one matrix: how far what they earn on rows that they have not seen differs. */
 
-import { figures, h } from "./dom.js";
+import { figures, h, words } from "./dom.js";
 
 const SAME = "the same rows";
 
@@ -28,6 +28,21 @@ export function less(cards, [a, b]) {
   return h("p", null, `By expected benefit ${second} less ${first} is ${written(difference)}, 95 % interval about ${ends.map(written).join(" to ")}. `
     + `Both were evaluated on ${rows}: ${rows === SAME ? "as they are not paired here, the interval is wider than need be as a rule."
       : "the difference is uncertain, and may come from the rows."}`);
+}
+
+/** @type {Record<string, string>} */
+const RULES = {
+  most_probable: "action for the most probable class",
+  threshold_posterior: "threshold that the matrix gives",
+  threshold_holdout: "threshold chosen on other rows",
+  same_for_all: "one action for all",
+  unit_costs: "quantity that costs least",
+  value: "number as predicted",
+};
+
+/** A rule, in words. @param {string} name */
+export function ruled(name) {
+  return RULES[name] ?? words(name);
 }
 
 /** Writes the numbers of reports alike. @param {any[]} reports */

@@ -47,33 +47,60 @@ export class Dialect {
   fields = [field("Decimals as", this.decimal), field("Encoding", this.encoding)];
 }
 
-/** A file of cases to choose. */
+/** A file of cases to choose, and which of its columns names them. */
 export class CaseFile {
   #dialect = new Dialect();
   #input = h("input", { type: "file", accept: ".csv,.txt,text/csv", required: true });
+  #id = h("select");
+  /** The columns to choose from. @type {string[]} */
+  #columns = [];
 
-  /** @param {any} found the card */
-  constructor(found) {
-    this.found = found;
+  /** @param {any} version its card */
+  constructor(version) {
+    /** @type {any} */
+    this.version = version;
+    this.#offer([]);
+    for (const input of [this.#input, this.#dialect.encoding]) input.addEventListener("change", () => void this.#look());
   }
 
   /** @param {string} [hint] */
   fields(hint) {
-    return [field("CSV file of cases", this.#input, hint), ...this.#dialect.fields];
+    return [field("CSV file of cases", this.#input, hint), ...this.#dialect.fields,
+      field("Ids of cases", this.#id, "the column that names them")];
   }
 
   get chosen() {
     return this.#input.files?.[0];
   }
 
-  /** The file as it is sent, and the query: its columns that are no features come back. A column `id` names the decisions. */
+  /** The file as it is sent, and the query: its columns that are no features come back, one of them as ids. */
   async read() {
     const chosen = /** @type {File} */ (this.chosen), file = await this.#inUtf8(chosen), head = await headOf(file);
-    const { features, name, version } = this.found, known = new Set(features.map((/** @type {any} */ one) => one.name));
-    const others = head.names.filter((one) => !known.has(one));
+    const columns = this.#offer(head.names), id = this.#id.value || undefined;
+    const { name, version } = this.version;
     const query = { model: `${name}:${version}`, decimal: this.#dialect.decimal.value, delimiter: head.delimiter,
-      id: others.find((one) => one === "id"), keep: others.filter((one) => one !== "id") };
+      id, keep: columns.filter((column) => column !== id) };
     return { name: chosen.name, file, head, query };
+  }
+
+  /** Offer the columns of the file that is chosen. */
+  async #look() {
+    if (this.chosen) this.#offer((await headOf(this.chosen, this.#dialect.encoding.value)).names);
+  }
+
+  /**
+   * Offer those of these columns that are no features; where they are new, a column `id` is chosen.
+   * @param {string[]} names @returns {string[]}
+   */
+  #offer(names) {
+    const features = new Set(this.version.features.map((/** @type {any} */ feature) => feature.name));
+    const columns = names.filter((name) => !features.has(name));
+    if (!this.#id.length || JSON.stringify(columns) !== JSON.stringify(this.#columns)) {
+      this.#columns = columns;
+      this.#id.replaceChildren(...select([["", "no column"], ...columns.filter(Boolean)]).options);
+      this.#id.value = columns.includes("id") ? "id" : "";
+    }
+    return columns;
   }
 
   /** In other encodings bytes do not show where records end. @param {File} file @returns {Promise<Blob>} */

@@ -3,8 +3,9 @@
 import { get, list, path, Problem } from "./api.js";
 import { encodings, sampleOf } from "./csv.js";
 import { button, card, confirmed, facts, field, h, put, select, short, some, table, time } from "./dom.js";
+import { looks } from "./forms.js";
 import { link } from "./models.js";
-import { cleared, within } from "./problems.js";
+import { cleared, inForms, within } from "./problems.js";
 
 const SHOWN = 5, MOST_COLUMNS = 200, MOST_TICKS = 20;
 const READ_AS = [["", "as found"], ["number", "number"], ["category", "category"], ["value", "value for a matrix"], ["ignore", "ignore"],
@@ -169,8 +170,8 @@ class Types {
     put(this.place, table(all.length > MOST_COLUMNS ? `The first ${MOST_COLUMNS} of ${all.length} columns` : "How each column was read",
       ["column", "was read as", "examples", "missing", "different", "what to change", "read as"],
       all.slice(0, MOST_COLUMNS).map(({ name, type, form, examples, missing, distinct, advice }) => [name,
-        type === "value" ? type : Object.hasOwn(ignored, name) ? "left out" : form || type || "–", examples?.join(", "),
-        missing ?? "–", distinct ?? "–", advice, this.#select(name)])));
+        Object.hasOwn(ignored, name) && type !== "value" ? "left out" : readAs(type, form), examples?.join(", "),
+        missing ?? "–", distinct ?? "–", advice && inForms(advice), this.#select(name)])));
   }
 
   /** @param {string} name @returns {HTMLSelectElement} that of the last table takes its place */
@@ -180,6 +181,12 @@ class Types {
     this.#inputs.set(name, input);
     return input;
   }
+}
+
+/** How the service read a column, in words. @param {string | null} type @param {string | null} form */
+function readAs(type, form) {
+  if (type === "value") return type;
+  return form ? looks(form) : type || "–";
 }
 
 /** @param {any} found the data set */

@@ -109,6 +109,11 @@ export function card(title, ...children) {
   return h("section", { class: "card" }, h("h2", null, title), ...children);
 }
 
+/** What is shown on request. @param {string} title @param {...(Child | Child[])} children */
+export function details(title, ...children) {
+  return h("details", null, h("summary", null, title), ...children);
+}
+
 /** A list of names with values. @param {(Child[] | false | null)[]} pairs of which some may be left out */
 export function facts(pairs) {
   return h("dl", null, pairs.flatMap((pair) => pair ? [pair] : []).map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))));

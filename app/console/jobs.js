@@ -1,7 +1,9 @@
 /** Jobs: training and comparing by forms made from the schemas of learners, live progress, cancelling, and what came of it. */
 
-import { ask, chart, events, get, list, newId, path, Problem, schemas } from "./api.js";
-import { button, card, confirmed, facts, field, figures, h, put, select, short, table, time, warned, words } from "./dom.js";
+import { ask, events, get, list, newId, path, Problem, schemas } from "./api.js";
+import { button, card, confirmed, facts, field, figures, h, put, select, short, table, time, warned } from "./dom.js";
+import { Axis, whisker } from "./chart.js";
+import { ruled } from "./compare.js";
 import { BenefitMatrix, keep, keptOf, matrixOf } from "./matrix.js";
 import { link, measures, NAME } from "./models.js";
 import { amountIn, numberIn, numberInput, numbersIn } from "./number.js";
@@ -48,7 +50,7 @@ async function ordering(chosen, learner) {
     const found = sets.find((one) => one.id === data.value) ?? sets[0];
     const stakes = new Stakes(found), fitting = kinds.filter((/** @type {any} */ kind) => fits(found, kind));
     put(place, stakes.draw(), h("div", { class: "columns" }, training(found, fitting, stakes, learner),
-      stakes.hasClasses ? comparing(found, fitting, stakes) : null));
+      found.labels.length > 1 ? null : comparing(found, fitting, stakes)));
   };
   redraw();
   return h("div", null, h("h1", null, "Train or compare"), field("Data set", data), place);
@@ -103,7 +105,7 @@ class Stakes {
 
 /** @param {any} found @param {Kind[]} kinds @param {Stakes} stakes @param {string} [kind] */
 function training(found, kinds, stakes, kind) {
-  const learner = new LearnerForm(kinds, kind, found.classes ? {} : { task: "regression" });
+  const learner = new LearnerForm(kinds, kind, taskOf(found));
   const name = h("input", { required: true, pattern: NAME, value: suggested(found.name ?? "model") });
   const holdout = numberInput({ min: 0, max: 0.9, value: "0.25", needed: true });
   const seed = numberInput({ min: 0, step: 1, value: "0", needed: true }), unit = h("input", { maxlength: 16 });
@@ -118,16 +120,27 @@ function suggested(name) {
   return name.toLowerCase().replace(/[^a-z0-9_-]+/g, "-").replace(/^[^a-z0-9]+|-+$/g, "").slice(0, 64) || "model";
 }
 
-/** @param {any} found @param {Kind[]} kinds @param {Stakes} stakes */
-function comparing(found, kinds, stakes) {
+/** @param {any} dataset @param {Kind[]} kinds @param {Stakes} stakes */
+function comparing(dataset, kinds, stakes) {
+  const usual = ["logistic", "random_forest", "gradient_boosting"];
   const boxes = kinds.map((kind) => /** @type {const} */ ([kind.title,
-    h("input", { type: "checkbox", checked: ["logistic", "random_forest", "gradient_boosting"].includes(kind.title) })]));
+    h("input", { type: "checkbox", checked: usual.includes(kind.title) })]));
   const folds = numberInput({ min: 2, max: 20, step: 1, value: "5", needed: true });
+  const [over, under] = [1, 2].map(() => numberInput({ min: 0, value: "1", needed: true }));
+  const what = stakes.hasClasses ? "; it needs benefits" : ", by what a unit too much or too few costs";
   return ordered("Compare learners", "Compare", "compare",
-    [h("p", { class: "soft" }, "Every learner on the same folds, every rule on the rows outside; it needs benefits."),
-    h("div", { class: "fields" }, boxes.map(([title, box]) => h("label", null, box, ` ${title}`))), field("Folds", folds)],
-  () => ({ dataset: found.id, learners: boxes.filter(([, box]) => box.checked).map(([kind]) => ({ kind })),
-    folds: amountIn(folds), ...stakes.matrix.matrix }));
+    [h("p", { class: "soft" }, `Every learner on the same folds, every rule on the rows outside${what}.`),
+      h("div", { class: "fields" }, boxes.map(([title, box]) => h("label", null, box, ` ${title}`))),
+      h("div", { class: "fields" }, field("Folds", folds),
+        stakes.hasClasses ? null : [field("A unit too much costs", over), field("A unit too few costs", under)])],
+    () => ({ dataset: dataset.id, folds: amountIn(folds),
+      learners: boxes.filter(([, box]) => box.checked).map(([kind]) => ({ kind, ...taskOf(dataset) })),
+      ...(stakes.hasClasses ? stakes.matrix.matrix : { unit_costs: { over: amountIn(over), under: amountIn(under) } }) }));
+}
+
+/** What learners are asked to predict where that is not classes. @param {any} dataset */
+function taskOf({ classes }) {
+  return classes ? {} : { task: "regression" };
 }
 
 /**
@@ -203,17 +216,29 @@ function trained({ model, metrics }) {
 }
 
 /** @param {any} job */
-function compared(job) {
-  const { requested, result } = job;
-  const place = h("div", null);
-  void within(place, () => chart("Benefit of each learner and rule", path("compare", job.id)));
-  const written = figures(result.table.map((/** @type {any} */ one) => one.interval));
-  const isFirst = (/** @type {any} */ one) => one.learner && one === result.table.find((/** @type {any} */ other) => other.learner === one.learner);
-  const train = (/** @type {string} */ learner, text = `Train ${learner}`) => h("a", { href: link("jobs", "new", requested.dataset, learner.split("(")[0]), "aria-label": `Train ${learner}` }, text);
-  return card("Comparison", place, result.best.learner ? h("p", null, train(result.best.learner)) : null, // none where one action for all is best
-    h("details", null, h("summary", null, "As a table"), table("Benefit per row, the best first", ["learner", "rule", "benefit", "95 % interval", ""],
-      result.table.map((/** @type {any} */ one) => [one.learner ?? "–", words(one.rule), written(one.benefit), one.interval?.map(written).join("\u00a0to\u00a0"),
-        isFirst(one) ? train(one.learner, "Train this one") : null]))));
+function compared({ requested, result }) {
+  const { best, table: rows, upper_bound: bound } = result;
+  const intervals = rows.map((/** @type {any} */ row) => row.interval);
+  const written = figures(intervals), axis = Axis.around(intervals.flat(), 4, 166);
+  const train = (/** @type {string} */ learner, text = `Train ${learner}`) => h("a", {
+    href: link("jobs", "new", requested.dataset, learner.split("(")[0]), "aria-label": `Train ${learner}` }, text);
+  const isFirst = (/** @type {any} */ row) => row === rows.find((/** @type {any} */ other) => other.learner === row.learner);
+  return card("Comparison", h("p", null, verdict(best, written)),
+    best.learner ? h("p", null, train(best.learner)) : null, // none where one action for all is best
+    bound === null || bound === undefined ? null : facts([["at most, by who knows every class", written(bound)]]),
+    table("Benefit per row with its 95 % interval", ["learner", "rule", "benefit", "95 % interval", "", ""],
+      rows.map((/** @type {any} */ row) => [row.learner ?? "–", ruled(row.rule), written(row.benefit),
+        row.interval.map(written).join("\u00a0to\u00a0"),
+        whisker(axis, row.benefit, row.interval, row.learner === best.learner && row.rule === best.rule),
+        row.learner && isFirst(row) ? train(row.learner, "Train this one") : null])), warned(result.warnings));
+}
+
+/** @param {any} best @param {(value: number) => string} written */
+function verdict(best, written) {
+  const named = (/** @type {any} */ { learner, rule }) => (learner ? `${learner} with ${ruled(rule)}` : ruled(rule));
+  if (!best.runner_up) return `Best: ${named(best)}. All earn the same on every row.`;
+  return `Best: ${named(best)}. Its lead of ${written(best.difference)} over ${named(best.runner_up)} `
+    + `${best.significant ? "is more than chance" : "may be chance"}.`;
 }
 
 /** @typedef {{title: string, description: string, properties: Record<string, any>}} Kind */

@@ -2,17 +2,18 @@
 
 import { cardOf, get, list, newest, path, Problem } from "./api.js";
 import { Axis, LiveChart, whisker } from "./chart.js";
+import { less, ruled, steps, writes } from "./compare.js";
 import { CaseFile, first } from "./csv.js";
-import { less, steps, writes } from "./compare.js";
-import { button, card, facts, field, h, inUnit, put, select, setUnit, short, table, warned, words } from "./dom.js";
+import { button, card, details, facts, field, h, inUnit, put, select, setUnit, short, table, warned } from "./dom.js";
+import { Limits, prices } from "./limits.js";
 import { BenefitMatrix, keep, matrixOf, matrixOfCard, snippets, worded } from "./matrix.js";
 import { chooser, link } from "./models.js";
-import { numberInput, numbersIn } from "./number.js";
 import { failed, within } from "./problems.js";
 import { SavedMatrices } from "./saved.js";
 
 const ROWS = 1000; // of a file of cases
 const SHOWN = 30;
+const MOST_CARDS = 200; // of versions that are looked at, for one to compare with
 
 /** @typedef {import("./matrix.js").Matrix} Matrix */
 
@@ -23,8 +24,9 @@ export async function view([ref]) {
   setUnit(found.unit);
   const head = h("h1", null, "Matrix lab: ", h("a", { href: link("models", found.name, found.version) }, ref));
   if (!found.classes || found.labels.length > 1) return h("div", null, head,
-    h("p", null, "This model predicts numbers or sets of labels: it has no benefit matrix."));
-  return new Lab(ref, found, (await list("models", "models")).filter((one) => one.latest !== null)).draw(head);
+    h("p", null, "This model predicts numbers or sets of labels: it has no benefit matrix. ",
+      h("a", { href: link("cases", ref) }, "Decide cases"), "."));
+  return new Lab(ref, found).draw(head);
 }
 
 class Lab {
@@ -34,7 +36,7 @@ class Lab {
   figures = h("div", { "aria-live": "polite" });
   details = h("div");
   problem = h("div");
-  other = h("select");
+  other = select([["", "none"]], "");
   cases;
   /** The matrix to compare with, and its report once there is one. @type {{matrix: Matrix, report?: any}} */
   reference = { matrix: this.matrix };
@@ -42,16 +44,14 @@ class Lab {
   rival = null;
   update = newest((/** @type {Matrix | null} */ matrix) => this.#judge(matrix));
 
-  /** @param {string} ref @param {any} found its card @param {any[]} models */
-  constructor(ref, found, models) {
+  /** @param {string} ref @param {any} found its card */
+  constructor(ref, found) {
     this.ref = `${found.name}:${found.version}`; // whose classes are in this order
     this.card = found;
     this.code = snippets(ref, found);
     this.editor.of(found.classes, matrixOf(found));
     this.saved = new SavedMatrices(found, this.editor, () => this.#code());
     this.cases = new CasesThatChange(found);
-    this.other = select([["", "none"],
-      ...models.flatMap((one) => one.versions.map((/** @type {number} */ v) => `${one.name}:${v}`))], "");
     this.other.addEventListener("change", () => { this.rival = null; this.#changed(); });
     this.editor.addEventListener("change", () => this.#changed());
   }
@@ -65,9 +65,23 @@ class Lab {
           button("Start again", () => { this.editor.of(this.card.classes, matrixOfCard(this.card)); this.#changed(); }),
           button("Use as reference", () => this.#changed(true)))),
         card("Saved matrices", this.saved.draw()), card("In a program", this.code.node)),
-      card("On rows not seen in training", this.problem, this.figures, this.chart,
-        h("div", { class: "row" }, field("Compare with", this.other, "another version, on this matrix")))),
+      card("On rows not seen in training", this.problem, this.figures, this.chart, this.#rivals())),
     this.details, this.cases.draw());
+  }
+
+  /** The versions that have the same classes, listed once this is opened. */
+  #rivals() {
+    const state = h("div");
+    const node = details("Another version on this matrix", state);
+    node.addEventListener("toggle", () => {
+      if (state.hasChildNodes()) return;
+      void within(state, async () => {
+        const versions = await alikes(this.card);
+        this.other.append(...select(versions.map(({ name, version }) => `${name}:${version}`), null, { multiple: true }).options);
+        return versions.length ? field("Compare with", this.other) : "No other version has these classes.";
+      });
+    });
+    return node;
   }
 
   #code() {
@@ -119,7 +133,7 @@ class Lab {
     const written = writes([report]), now = report.expected_benefit.benefit, by = now - reference.report.expected_benefit.benefit;
     const changed = Math.abs(by) < 1e-9 * Math.max(Math.abs(now), Math.abs(now - by), 1) ? "" : ` (${by > 0 ? "+" : ""}${written(by)})`;
     const [other, report2] = rival ?? [];
-    put(this.figures, facts([
+    put(this.figures, sentences(report), facts([
       [`${inUnit("benefit per case")}, by expected benefit`, written(now) + changed],
       ["by the most probable class", written(report.cost_blind.benefit)], ["upper bound", written(report.upper_bound)],
       ["share of the bound", report.expected_benefit.mu === null ? "–" : `${(100 * report.expected_benefit.mu).toFixed(1)} %`],
@@ -135,6 +149,21 @@ class Lab {
   }
 }
 
+/** What the service takes the matrix for; of a large one it has no words. @param {any} report */
+function sentences({ matrix_in_words: words }) {
+  return h("ul", { "aria-label": "The matrix in words" }, words.map((/** @type {string} */ sentence) => h("li", null, sentence)));
+}
+
+/** The cards of other versions with the same classes, in any order. @param {any} version */
+async function alikes({ name, version, classes }) {
+  const refs = (await list("models", "models")).flatMap((model) =>
+    model.versions.map((/** @type {number} */ number) => path("models", model.name, "versions", number)));
+  const cards = await Promise.all(refs.slice(0, MOST_CARDS).map((ref) => get(ref)));
+  const sorted = (/** @type {unknown[]} */ names) => JSON.stringify(names.map(String).sort());
+  return cards.filter((card) => card.classes && card.labels.length === 1 && sorted(card.classes) === sorted(classes)
+    && (card.name !== name || card.version !== version));
+}
+
 /** New names by old ones, where names are all that differs. @param {Matrix} before @param {Matrix} now @returns {Map<string, string>} */
 function renaming(before, now) {
   const isSame = JSON.stringify(before.benefits) === JSON.stringify(now.benefits);
@@ -142,7 +171,7 @@ function renaming(before, now) {
     ? [[name, now.actions[j]]] : [])));
 }
 
-/** B(t), with the thresholds. @param {any} report @param {any} [rival] that of another version @returns {import("./chart.js").Spec} */
+/** What each threshold earns. @param {any} report @param {any} [rival] that of another version @returns {import("./chart.js").Spec} */
 function curve(report, rival) {
   const cut = report.posterior_threshold;
   const written = writes([report]);
@@ -160,9 +189,9 @@ function curve(report, rival) {
   }
   return {
     words: `Mean benefit at each threshold. ${marks.map((mark) => mark.words).join(". ")}`,
-    x: "threshold t on the probability of the second class", y: `${inUnit("benefit per case")}, B(t)`,
-    lines: [{ words: "B(t)", style: "line", steps: true, points: steps(report) },
-      ...(rival?.curve ? [{ words: "B(t) of the other version", style: "line other", steps: true, points: steps(rival) }] : [])],
+    x: `probability of “${report.classes[1]}” at which the action changes`, y: inUnit("benefit per case"),
+    lines: [{ words: "mean benefit", style: "line", steps: true, points: steps(report) },
+      ...(rival?.curve ? [{ words: "that of the other version", style: "line other", steps: true, points: steps(rival) }] : [])],
     across: [{ words: `upper bound ${written(report.upper_bound)}`, style: "bound", y: report.upper_bound }], marks,
   };
 }
@@ -174,10 +203,10 @@ function rules(report) {
   return h("div", null,
     table(`${inUnit("Benefit per case of each rule")}, with its 95 % interval`, ["rule", "benefit", "95 % interval", ""],
       report.rules.map((/** @type {any} */ one) => [
-      words(one.rule), written(one.benefit), one.interval.map(written).join("\u00a0to\u00a0"),
+      ruled(one.rule), written(one.benefit), one.interval.map(written).join("\u00a0to\u00a0"),
         whisker(axis, one.benefit, one.interval, one.rule === best.rule)])),
-    h("p", null, `Best: ${words(best.rule)}. `,
-      best.runner_up ? `Its lead of ${written(best.difference)} over ${words(best.runner_up)} ${best.significant ? "is more than chance" : "may be chance"}.` : "All rules decide alike."));
+    h("p", null, `Best: ${ruled(best.rule)}. `,
+      best.runner_up ? `Its lead of ${written(best.difference)} over ${ruled(best.runner_up)} ${best.significant ? "is more than chance" : "may be chance"}.` : "All rules decide alike."));
 }
 
 /**
@@ -202,49 +231,41 @@ function confusion(report, { report: past, matrix: { actions } }, matrix) {
 
 /** Which cases of a file get another action than under the reference, and what limits do. */
 class CasesThatChange {
-  limits = h("div", { class: "fields" });
+  limits = new Limits(() => this.decide(this.matrix));
   result = h("div", { "aria-live": "polite" });
-  /** Of the file that is chosen: what is known of it, and the place of each case's action under a reference. @type {any} */
+  /** The file that is chosen: its first rows, how they are sent, and what the reference decided of them. @type {any} */
   file = null;
   /** @type {Matrix | null} */
   matrix = null;
-  #names = "";
   decide = newest((/** @type {Matrix | null} */ matrix) => this.#decide(matrix));
 
   /** @type {Matrix | null} */
   reference = null;
 
-  /** @param {any} found */
-  constructor(found) {
-    this.source = new CaseFile(found);
+  /** @param {any} version its card */
+  constructor(version) {
+    this.source = new CaseFile(version);
   }
 
   draw() {
-    return card("Cases that change", h("div", { class: "row", onchange: () => { if (this.source.chosen) this.#read(); } },
-      this.source.fields(`With a column for each feature; its first ${ROWS} rows are decided.`)),
-      h("details", null, h("summary", null, "Limits"), h("p", { class: "soft" }, "At most so many of these cases get an action."),
-        this.limits), this.result);
+    const fields = h("div", { class: "row", onchange: () => { if (this.source.chosen) this.#read(); } },
+      this.source.fields(`With a column for each feature; its first ${ROWS} rows are decided.`));
+    return card("Cases that change", fields, this.limits.draw(), this.result);
   }
 
   /** @param {Matrix | null} matrix null where it cannot be read */
   update(matrix) {
     this.matrix = matrix;
-    if (matrix && this.#names !== JSON.stringify(matrix.actions)) {
-      this.#names = JSON.stringify(matrix.actions);
-      put(this.limits, matrix.actions.map((action) => field(action, numberInput({ min: 0, step: 1, "data-action": action,
-        oninput: () => this.decide(this.matrix) }))));
-    }
+    if (matrix) this.limits.of(matrix.actions);
     this.decide(matrix);
   }
 
   #read() {
     void within(this.result, async () => {
       /** @type {any} */
-      const own = this.file = {}; // what still comes for another file does not count
-      const { file, query } = await this.source.read();
-      const { probabilities, classes } = await get("predict", { body: await first(file, ROWS), type: "text/csv",
-        query: { ...query, ...this.reference } });
-      own.given = { probabilities, classes };
+      const file = this.file = {}; // what still comes for another file does not count
+      const source = await this.source.read();
+      Object.assign(file, { body: await first(source.file, ROWS), query: source.query });
       setTimeout(() => this.decide(this.matrix)); // when this one is drawn
       return null;
     });
@@ -253,39 +274,34 @@ class CasesThatChange {
   /** @param {Matrix | null} matrix */
   async #decide(matrix) {
     const { file, reference } = this;
-    if (!file?.given || !reference) return;
+    if (!file?.body || !reference) return;
     if (!matrix) return put(this.result, h("p", null, "The matrix above cannot be read."));
-    const asked = (/** @type {object} */ sent) => get("predict", { json: { ...file.given, ...sent } });
+    const answer = (/** @type {object} */ stakes) =>
+      get("predict", { body: file.body, type: "text/csv", query: { ...file.query, ...stakes } });
     try {
       if (file.reference !== reference) {
         const actions = [...reference.actions]; // which may be renamed meanwhile
-        const { decisions } = await asked(reference);
-        Object.assign(file, { reference, before: decisions.map((/** @type {string} */ one) => actions.indexOf(one)) });
+        const { decisions } = await answer(reference);
+        Object.assign(file, { reference, before: decisions.map((/** @type {string} */ action) => actions.indexOf(action)) });
       }
-      const limits = numbersIn([...this.limits.querySelectorAll("input")].map((one) => [one.dataset.action ?? "", one]));
-      const answer = await asked({ ...matrix, ...(Object.keys(limits).length ? { limits } : {}) });
-      if (file === this.file) put(this.result, answer.limits ? this.#prices(answer) : null, this.#changes(file, answer.decisions, matrix), warned(answer.warnings));
+      const now = await answer({ ...matrix, ...this.limits.request });
+      if (file === this.file) put(this.result, prices(now), this.#changes(file, now, matrix), warned(now.warnings));
     } catch (error) {
       if (file === this.file) put(this.result, failed(error, () => this.decide(matrix)));
     }
   }
 
-  /** @param {any} file @param {string[]} now the action of each case @param {Matrix} matrix */
-  #changes({ reference, before, given }, now, matrix) {
+  /** @param {any} file @param {any} answer under the matrix @param {Matrix} matrix */
+  #changes({ reference, before }, { decisions, classes, probabilities, ids }, matrix) {
     const from = (/** @type {number} */ i) => reference.actions[before[i]];
-    const changed = now.flatMap((action, i) => (from(i) === action ? [] : [i]));
-    return h("div", null, h("p", null, `${changed.length} of ${now.length} cases get another action than under the reference.`),
-      changed.length ? table(`The first ${Math.min(changed.length, SHOWN)} of them`,
-        ["row", "from", "to", ...given.classes.map((/** @type {string} */ one) => `p: ${one}`)],
-        changed.slice(0, SHOWN).map((i) => [i + 1, from(i) + (matrix.actions.includes(from(i)) ? "" : " (removed)"), now[i],
-          ...given.probabilities[i].map((/** @type {number} */ p) => p.toFixed(3))])) : null);
-  }
-
-  /** @param {any} answer */
-  #prices(answer) {
-    return h("div", null, table("Limits: the shadow price is what one more would add to the total",
-      ["action", "used", "at most", "shadow price"], answer.limits.map((/** @type {any} */ one) => [
-      one.name, one.used, one.at_most, short(one.shadow_price)])),
-    h("p", null, `Total ${short(answer.total, 9)}; without limits ${short(answer.unlimited_total, 9)}.`));
+    const places = decisions.flatMap((/** @type {string} */ action, /** @type {number} */ i) => (from(i) === action ? [] : [i]));
+    const row = (/** @type {number} */ i) => [ids ? String(ids[i]) : i + 1,
+      from(i) + (matrix.actions.includes(from(i)) ? "" : " (removed)"), decisions[i],
+      ...probabilities[i].map((/** @type {number} */ p) => p.toFixed(3))];
+    return h("div", null,
+      h("p", null, `${places.length} of ${decisions.length} cases get another action than under the reference.`),
+      places.length ? table(`The first ${Math.min(places.length, SHOWN)} of them`,
+        [ids ? "id" : "row", "from", "to", ...classes.map((/** @type {string} */ name) => `p: ${name}`)],
+        places.slice(0, SHOWN).map(row)) : null);
   }
 }

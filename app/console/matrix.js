@@ -1,7 +1,8 @@
 /** The benefit matrix as a table that can be edited, in words and in code, and where this session keeps it for each model. */
 
 import { button, h, inUnit, put, short } from "./dom.js";
-import { cellIn, numberInput, parsed, refused, textOf } from "./number.js";
+import { inForm } from "./forms.js";
+import { cellFrom, cellIn, numberInput, parsed, refused, textOf } from "./number.js";
 
 /** @typedef {import("./api.js").Problem} Problem */
 /** @typedef {{benefits: import("./number.js").Cell[][], actions: string[]}} Matrix a row for each class, a column for each action */
@@ -18,8 +19,10 @@ export function keptOf(card) {
 }
 
 /** The matrix that a card has, else 1 for the right class. @param {any} card @returns {Matrix} */
-export function matrixOfCard({ classes, benefits, actions }) {
-  return benefits ? { benefits, actions: actions ?? classes.map(String) } : identity(classes);
+export function matrixOfCard({ classes, benefits, case_benefits: byCase, actions }) {
+  const rows = byCase ?? benefits; // where cells name columns, `benefits` are their means
+  if (!rows) return identity(classes);
+  return { benefits: rows.map((/** @type {unknown[]} */ row) => row.map(cellFrom)), actions: actions ?? classes.map(String) };
 }
 
 /** @param {unknown[]} classes @returns {Matrix} */
@@ -31,6 +34,8 @@ export function identity(classes) {
 export function keep(card, matrix) {
   sessionStorage.setItem(`payoff-matrix ${card.name}`, JSON.stringify({ classes: card.classes, ...matrix }));
 }
+
+const FITS = 8; // characters of a cell that is not long
 
 /** Fires `change` whenever it is edited. What it holds is what its inputs show; where one cannot be read, `matrix` throws. */
 export class BenefitMatrix extends HTMLElement {
@@ -77,10 +82,11 @@ export class BenefitMatrix extends HTMLElement {
     this.#cell = [0, 0];
     this.#heads = actions.map((action, j) => h("input", { value: action, "aria-label": `Name of action ${j + 1}`, maxlength: 200, size: 10,
       onchange: () => this.#rename() }));
-    this.#cells = texts.map((row, k) => row.map((value, j) => numberInput({ value, needed: true, "data-cell": `${k} ${j}` })));
+    this.#cells = texts.map((row, k) => row.map((value, j) => numberInput({ value, needed: true, inputmode: "text",
+      class: value.length > FITS ? "long" : null, "data-cell": `${k} ${j}` })));
     this.#cells.forEach((row, k) => row.forEach((input, j) => {
       input.addEventListener("focus", () => this.#choose(k, j));
-      input.addEventListener("input", () => { this.#choose(k, j); this.#changed(); });
+      input.addEventListener("input", () => { input.classList.toggle("long", input.value.length > FITS); this.#choose(k, j); this.#changed(); });
     }));
     const heads = this.#heads.map((input, j) => h("th", { scope: "col" }, input,
       actions.length > 2 ? button("×", () => this.#remove(j), { class: "small" }) : null));
@@ -102,7 +108,9 @@ export class BenefitMatrix extends HTMLElement {
     const numbers = this.#cells.flat().map((one) => parsed(one.value)).filter((one) => !Number.isNaN(one));
     const reach = Math.max(10, ...numbers.map((value) => 2 * Math.abs(value)));
     Object.assign(this.#slider, { min: String(-reach), max: String(reach) });
-    this.#slider.value = String(parsed(this.#cells[k][j].value) || 0);
+    const value = parsed(this.#cells[k][j].value);
+    this.#slider.disabled = Number.isNaN(value); // a formula is typed
+    this.#slider.value = String(value || 0);
     this.#label.replaceChildren(`${this.#classes[k]} × ${this.#heads[j].value}`);
   }
 
@@ -152,15 +160,29 @@ export class BenefitMatrix extends HTMLElement {
 }
 customElements.define("payoff-matrix", BenefitMatrix);
 
-/** The matrix, for reading. @param {Matrix} matrix @param {unknown[]} classes */
-export function inWords(matrix, classes) {
-  return classes.map((name, k) => `${name}: ${matrix.actions.map((action, j) => `${action} ${textOf(matrix.benefits[k][j], (value) => short(value, 15))}`).join(", ")}`).join("; ");
+/** The matrix, for reading: ill: wait costs 10, treat brings 5. @param {Matrix} matrix @param {unknown[]} classes */
+export function inWords({ benefits, actions }, classes) {
+  const row = (/** @type {number} */ k) => actions.map((action, j) => `${action} ${effect(benefits[k][j])}`).join(", ");
+  return classes.map((name, k) => `${name}: ${row(k)}`).join("; ");
 }
 
-/** The columns that cells name and that are no features. @param {Matrix} matrix @param {any} card */
-export function columnsOf({ benefits }, { features }) {
-  const names = benefits.flat().flatMap((cell) => (typeof cell === "number" ? [] : [cell.column]));
-  return [...new Set(names)].filter((name) => features.every((/** @type {any} */ one) => one.name !== name));
+/** A cell in the words of the service. @param {import("./number.js").Cell} cell */
+function effect(cell) {
+  const amount = (/** @type {number} */ value) => short(Math.abs(value), 15);
+  if (typeof cell === "number") return `${cell < 0 ? "costs" : "brings"} ${amount(cell)}`;
+  const { column, times, plus } = cell, part = `${amount(times)} times ${column}`;
+  if (plus === 0) return `${times < 0 ? "costs" : "brings"} ${part}`;
+  return `brings ${short(plus, 15)} ${times < 0 ? "less" : "plus"} ${part}`;
+}
+
+/** The columns that cells name. @param {Matrix} matrix */
+export function columnsOf({ benefits }) {
+  return [...new Set(benefits.flat().flatMap((cell) => (typeof cell === "number" ? [] : [cell.column])))];
+}
+
+/** Those that are no features. @param {Matrix} matrix @param {any} card */
+export function columnsBeside(matrix, { features }) {
+  return columnsOf(matrix).filter((name) => features.every((/** @type {any} */ feature) => feature.name !== name));
 }
 
 /** The matrix by names, which a service understands whatever the order of a version's classes. @param {Matrix} matrix @param {unknown[]} classes */
@@ -180,7 +202,7 @@ export function fromWords({ benefits, actions }, classes) {
   const own = Object.keys(benefits[names[0]]);
   const isSquare = own.length === names.length && names.every((name) => own.includes(name));
   const columns = actions ?? (isSquare ? names : own);
-  return { benefits: names.map((name) => columns.map((action) => benefits[name][action])), actions: columns };
+  return { benefits: names.map((name) => columns.map((action) => cellFrom(benefits[name][action]))), actions: columns };
 }
 
 /** Elements that show a request as a command and as a program, never with the key, and a function that writes them for a matrix, by names: the order of classes is that of a version. @param {string} ref @param {any} card */
@@ -196,7 +218,7 @@ export function snippets(ref, card) {
 function requests(ref, card, matrix) {
   const instance = Object.fromEntries(card.features.map((/** @type {any} */ one) => [one.name,
     one.type === "categorical" ? one.categories[0] ?? "" : middle(one)]));
-  if (matrix.actions) for (const name of columnsOf(matrix, card)) instance[name] = 0;
+  if (matrix.actions) for (const name of columnsBeside(matrix, card)) instance[name] = 0;
   const benefits = matrix.actions ? worded(matrix, card.classes) : matrix;
   const json = JSON.stringify({ model: ref, instances: [instance], ...benefits });
   const url = new URL("..", import.meta.url).href;
@@ -207,8 +229,10 @@ function requests(ref, card, matrix) {
 }
 
 /** @param {any} feature */
-function middle(feature) {
-  return feature.low === null ? 0 : Number(((feature.low + feature.high) / 2).toPrecision(3));
+function middle({ low, high, form }) {
+  if (low === null) return 0;
+  if (form?.startsWith("date")) return inForm(Math.round((low + high) / 2), form);
+  return Number(((low + high) / 2).toPrecision(3));
 }
 
 /** @param {string} title */

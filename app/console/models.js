@@ -2,6 +2,7 @@
 
 import { cardOf, get, list, mayTrain, path } from "./api.js";
 import { card, confirmed, facts, field, h, put, select, short, some, table, time, warned, words } from "./dom.js";
+import { inForm, looks } from "./forms.js";
 import { within } from "./problems.js";
 
 export const NAME = "[a-z0-9][a-z0-9_\\-]{0,63}"; // of a model or an alias
@@ -145,14 +146,14 @@ async function one(name, version) {
       card("Quality on rows not seen in training", measures(found.metrics), perClass(found.metrics.per_class))),
     card("Features", table("As in training", ["feature", "type", "values", "price"],
       found.features.map((/** @type {any} */ feature) => [
-      feature.name, feature.type, range(feature), price(found.feature_costs, feature.name)]))),
+      feature.name, feature.form ? looks(feature.form) : feature.type, range(feature), price(found.feature_costs, feature.name)]))),
     found.classes && found.labels.length === 1 ? h("p", null, "What it earns on rows not seen in training: ", h("a", { href: link("lab", ref) }, "Matrix lab")) : null);
 }
 
-/** @param {any} feature */
-export function range(feature) {
-  if (feature.type === "categorical") return some(feature.categories, 30);
-  return feature.low === null ? "" : `${short(feature.low, 9)} to ${short(feature.high, 9)}`;
+/** The values in training, written as there. @param {any} feature */
+export function range({ type, categories, low, high, form }) {
+  if (type === "categorical") return some(categories, 30);
+  return low === null ? "" : `${inForm(low, form)} to ${inForm(high, form)}`;
 }
 
 /** @param {any[] | null} costs @param {string} name */

@@ -49,23 +49,36 @@ export function refused(input, flaw) {
 
 /** @typedef {number | {column: string, times: number, plus: number}} Cell a benefit: a number, or one that depends on a column of the case */
 
-const DEPENDS = /^([+-]?)(?:([\d.,]+(?:e[+-]?\d+)?)\s*[*·×]\s*)?("[^"]+"|[\p{L}_][\p{L}\p{N}_ ]*?)\s*([+-]\s*[\d.,]+(?:e[+-]?\d+)?)?$/iu;
+const AMOUNT = String.raw`[\d.,]+(?:e[+-]?\d+)?`;
+const COLUMN = String.raw`"(?:[^"]|"")+"|[\p{L}_][\p{L}\p{N}_ ]*?`; // in quotes any name
+const DEPENDS = new RegExp(String.raw`^([+-]?)(?:(${AMOUNT})\s*[*·×]\s*)?(${COLUMN})\s*([+-]\s*${AMOUNT})?$`, "iu");
+const PLAIN_NAME = /^[\p{L}_](?:[\p{L}\p{N}_ ]*[\p{L}\p{N}_])?$/u;
 
 /** What a cell reads as: 5, amount, or -0.75*amount+2; null for other text. @param {string} text @returns {Cell | null} */
 export function cellOf(text) {
   const number = parsed(text);
   if (!Number.isNaN(number)) return number;
-  const [, sign, times = "1", name = "", plus = "0"] = DEPENDS.exec(text.trim().replaceAll("\u2212", "-")) ?? [];
-  const cell = { column: name.replaceAll('"', ""), times: parsed(sign + times), plus: parsed(plus.replaceAll(" ", "")) };
-  return name && !Number.isNaN(cell.times + cell.plus) ? cell : null;
+  const parts = DEPENDS.exec(text.trim().replaceAll("\u2212", "-"));
+  if (!parts) return null;
+  const [, sign, times = "1", name, plus = "0"] = parts;
+  const column = name.startsWith('"') ? name.slice(1, -1).replaceAll('""', '"') : name;
+  const cell = { column, times: parsed(sign + times), plus: parsed(plus.replaceAll(" ", "")) };
+  return Number.isNaN(cell.times + cell.plus) ? null : cell;
 }
 
-/** The cell, as it is read. @param {Cell} cell @param {(value: number) => string} [written] */
-export function textOf(cell, written = String) {
-  if (typeof cell === "number") return written(cell);
-  const name = /^[\p{L}_][\p{L}\p{N}_ ]*$/u.test(cell.column) ? cell.column : `"${cell.column}"`;
-  const times = cell.times === 1 ? "" : cell.times === -1 ? "-" : `${written(cell.times)}*`;
-  return `${times}${name}${cell.plus ? `${cell.plus > 0 ? "+" : ""}${written(cell.plus)}` : ""}`;
+/** A cell of the service, in which parts may be left out, as `cellOf` gives it. @param {any} cell @returns {Cell} */
+export function cellFrom(cell) {
+  if (typeof cell === "number") return cell;
+  const { column, times = 1, plus = 0 } = cell;
+  return { column, times, plus };
+}
+
+/** The cell, as it is read. @param {Cell} cell */
+export function textOf(cell) {
+  if (typeof cell === "number") return String(cell);
+  const name = PLAIN_NAME.test(cell.column) ? cell.column : `"${cell.column.replaceAll('"', '""')}"`;
+  const times = cell.times === 1 ? "" : cell.times === -1 ? "-" : `${cell.times}*`;
+  return `${times}${name}${cell.plus ? `${cell.plus > 0 ? "+" : ""}${cell.plus}` : ""}`;
 }
 
 /** @param {HTMLInputElement} input of a cell */
@@ -82,9 +95,9 @@ export function parsed(text) {
   return Number.isFinite(value) ? value : NaN;
 }
 
-/** Why an input cannot be sent. @param {HTMLInputElement} input */
-function why(input) {
-  const text = input.value.trim(), value = parsed(text), shown = text.slice(0, 40);
+/** Why an input, or a part of its text, cannot be sent. @param {HTMLInputElement} input @param {string} [text] */
+export function why(input, text = input.value.trim()) {
+  const value = parsed(text), shown = text.slice(0, 40);
   if (text === "") return input.getAttribute("aria-required") ? "is empty: enter a number" : "";
   if (input.dataset.cell && typeof cellOf(text) === "object") return cellOf(text) ? "" : `is “${shown}”: write it like 1234.5, or -0.75*amount+2`;
   if (Number.isNaN(value)) return `is “${shown}”, which is no number: write it like 1234.5 or 1234,5`;

@@ -2,6 +2,7 @@
 
 import { hasKey, Problem, setKey } from "./api.js";
 import { button, field, h, put } from "./dom.js";
+import { looks } from "./forms.js";
 
 /** @type {WeakMap<HTMLElement, object>} */
 const newest = new WeakMap();
@@ -47,9 +48,10 @@ export function worded({ title, detail, flaws, sent }) {
     flaws.length ? h("ul", null, flaws.map(({ loc, msg }) => h("li", null, place(loc, sent), inForms(msg)))) : null];
 }
 
-/** The fields of the console instead of the parameters of a query. @param {string} words */
-function inForms(words) {
-  return words.replace(/send \?(decimal|encoding)=\S+/, (_, name) => `change “${name === "decimal" ? "Decimals as" : "Encoding"}”`);
+/** The fields and words of the console instead of the parameters of a request. @param {string} text */
+export function inForms(text) {
+  return text.replace(/send \?(decimal|encoding)=\S+/, (_, name) => `change “${name === "decimal" ? "Decimals as" : "Encoding"}”`)
+    .replace(/types=\{".*?": "(.*?)"\}/g, (_, form) => looks(form));
 }
 
 /** A JSON pointer in words, with the value that was sent there. @param {string} pointer @param {unknown} sent */

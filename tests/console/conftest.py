@@ -15,6 +15,7 @@ from app.access.caller import Scope
 from app.stores import make_ports
 from tests.conftest import serving, settings_for, trained, two_class_rows
 from tests.console.demo import prepare
+from tests.console.loans import prepare as prepare_loans
 from tests.console.tab import Site, Tab
 from tests.servers.fixtures import absent
 
@@ -107,6 +108,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 def demo(site: Site) -> Site:
     """The service with the model `triage` of `tests.console.demo`, too."""
     prepare(site.client)
+    return site
+
+
+@pytest.fixture(scope="session")
+def loans(site: Site) -> Site:
+    """The service with the models of `tests.console.loans`, too."""
+    prepare_loans(site.client)
     return site
 
 

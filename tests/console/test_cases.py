@@ -6,6 +6,7 @@ import csv
 import json
 import re
 from collections.abc import Callable
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -17,8 +18,24 @@ from tests.conftest import trained, two_class_rows
 from tests.console.conftest import ACTIONS, FEATURES, hostile_rows
 from tests.console.demo import ACTIONS as PLAIN_ACTIONS
 from tests.console.demo import BENEFITS
-from tests.console.tab import CELL, FIELD, asked_of, downloaded, file_of, judged, press, query_of
+from tests.console.loans import ACTIONS as LOAN_ACTIONS
+from tests.console.loans import BENEFITS as LOAN_BENEFITS
+from tests.console.loans import COLUMNS as LOAN_COLUMNS
+from tests.console.loans import MEANS, loan_rows, rent_rows
+from tests.console.loans import NAMES as NAMES_OF_LOANS
+from tests.console.tab import (
+    CELL,
+    FIELD,
+    asked_of,
+    downloaded,
+    file_of,
+    judged,
+    press,
+    query_of,
+    shown,
+)
 
+EPOCH = date(1970, 1, 1)
 WORDS = {
     kind: dict(zip(PLAIN_ACTIONS, row, strict=True))
     for kind, row in zip(("healthy", "ill"), BENEFITS, strict=True)
@@ -111,7 +128,7 @@ def test_requests_by_position_name_the_version_of_the_card(tab, tmp_path):
     press(page, "button:text-is('Start')", "text=trees with an answer")
 
     posted = [request for request in asked if request.method == "POST"]
-    assert len(posted) == 6
+    assert len(posted) == 5
     for request in posted:
         assert "@" not in unquote(request.url) + (request.post_data or ""), request.url
 
@@ -132,9 +149,13 @@ def test_a_case_goes_to_the_alias_with_a_matrix_in_words(tab):
     assert page.locator("p[role=alert]").count() == 0
     page.click("summary:text-is('Benefit matrix')")
     page.fill(CELL, "-0.75 * amount+2")
-    page.get_by_label("amount", exact=True).fill("200")
+    page.get_by_label("amount", exact=True).first.fill("200")
     with page.expect_request("**/predict") as request:
-        press(page, "button:text-is('Decide')", "small:has-text('*amount+2')")
+        press(
+            page,
+            "button:text-is('Decide')",
+            "small:has-text('treat brings 2 less 0.75 times amount')",
+        )
     sent = json.loads(request.value.post_data)
     assert sent["benefits"]["healthy"]["treat"] == {"column": "amount", "times": -0.75, "plus": 2}
     assert (sent["instances"][0]["age"], sent["instances"][0]["amount"]) == (61, 200)
@@ -340,3 +361,174 @@ def test_names_of_columns_are_read_as_the_service_reads_them(tab, tmp_path, head
     page = tab.open("lab/triage:1")
     page.set_input_files("input[type=file]", tmp_path / "cases.csv")
     page.wait_for_selector("text=0 of 2 cases get another action")
+
+
+def predicted(loans, path, **query):
+    """The decisions of a file as the service makes them with the matrix in words."""
+    stakes = {"benefits": LOAN_BENEFITS, "actions": LOAN_ACTIONS} | query
+    answer = loans.client.post(
+        "/predict",
+        content=Path(path).read_bytes(),
+        params={
+            "model": "loans:1",
+            "id": "applicant",
+            **{name: json.dumps(value) for name, value in stakes.items()},
+        },
+        headers={"Content-Type": "text/csv"},
+    )
+    answer.raise_for_status()
+    return answer.json()
+
+
+def rows_of(content):
+    return list(csv.DictReader(content.decode().splitlines()))
+
+
+def test_each_case_is_decided_by_its_own_benefits(tab, loans, tmp_path):
+    """What a model was trained with is a formula wherever it is shown, sent, recorded and exported."""
+    rows, _ = loan_rows(200, seed=1)
+    path = file_of(tmp_path, rows, names=LOAN_COLUMNS)
+    expected = predicted(loans, path)
+    by_means = predicted(loans, path, benefits=MEANS)
+    assert expected["decisions"] != by_means["decisions"]
+
+    page = tab.open("cases/loans:1")
+    assert page.input_value("[data-cell='0 0']") == "-0.5*loan_amount"
+    assert page.input_value("[data-cell='1 0']") == "0.12*loan_amount-300"
+    page.set_input_files("input[type=file]", path)
+    page.get_by_label("Ids of cases").select_option("applicant")
+    page.check("text=Record decisions")
+    press(page, "text=Decide all", "text=200 rows decided")
+    assert "default: grant costs 0.5 times loan_amount, refuse brings 0" in page.inner_text("main")
+    lines = rows_of(downloaded(page))
+    assert [line["decision"] for line in lines] == expected["decisions"]
+    assert [line["applicant"] for line in lines] == [row[0] for row in rows]
+    benefits = [float(line["benefit:grant"]) for line in lines]
+    assert benefits == pytest.approx([pair[0] for pair in expected["expected_benefits"]])
+    report = loans.client.get("/models/loans/outcomes").json()
+    assert report["decisions"] == 200
+    promised = sum(map(max, expected["expected_benefits"]))
+    assert report["expected"]["total"] == pytest.approx(promised)
+
+    for label, value in zip(NAMES_OF_LOANS, rows[0][1:], strict=True):
+        page.get_by_label(label, exact=True).first.fill(str(value))
+    with page.expect_response("**/predict") as answer:
+        page.click("button:text-is('Decide')")
+    assert answer.value.json()["expected_benefits"][0] == pytest.approx(
+        expected["expected_benefits"][0]
+    )
+
+
+def test_questions_know_what_a_benefit_depends_on(tab, loans):
+    page = tab.open("cases/loans:1")
+    section = page.locator("section:has(button:text-is('Start'))")
+    section.get_by_label("loan_amount").fill("9000")
+    with page.expect_request("**/acquire") as request:
+        section.get_by_text("Start").click()
+    page.wait_for_selector("text=trees with an answer")
+    assert json.loads(request.value.post_data)["instances"] == [{"loan_amount": 9000}]
+    page.click("summary:text-is('Benefit matrix')")
+    page.fill("[data-cell='0 0']", "-1*fee")
+    page.wait_for_selector(".problem:has-text('fee')")
+    with page.expect_request(lambda one: "columns" in (one.post_data or "")) as request:
+        section.get_by_label("fee").fill("3")
+        section.get_by_label("fee").press("Tab")
+    sent = json.loads(request.value.post_data)
+    assert (sent["columns"], sent["instances"]) == ({"fee": [3]}, [{"loan_amount": 9000}])
+
+
+def test_limits_hold_for_a_file_as_a_whole(tab, loans, tmp_path):
+    """At most 50 refusals among more rows than one part of a file has."""
+    rows, _ = loan_rows(7000, seed=2)
+    path = file_of(tmp_path, rows, names=LOAN_COLUMNS)
+    assert Path(path).stat().st_size > 2**18
+    page = tab.open("cases/loans:1")
+    page.set_input_files("input[type=file]", path)
+    page.get_by_label("Ids of cases").select_option("applicant")
+    page.click("summary:text-is('Limits')")
+    page.get_by_label("refuse", exact=True).fill("50")
+    press(page, "text=Decide all", "text=7,000 rows decided")
+    expected = predicted(loans, path, limits={"refuse": 50})
+    found = [line["decision"] for line in rows_of(downloaded(page))]
+    assert found.count("refuse") == 50
+    assert found == expected["decisions"]
+    assert shown(expected["limits"][0]["shadow_price"]) in page.inner_text(
+        "tr:has(th:text-is('refuse')) >> nth=0"
+    )
+    page.get_by_label("refuse", exact=True).fill("60")
+    assert page.locator("text=rows decided").count() == 0, "nothing stays beside other limits"
+
+
+def test_a_column_of_the_file_is_chosen_for_the_ids(tab, loans, tmp_path):
+    rows, _ = loan_rows(20, seed=3)
+    page = tab.open("cases/loans:1")
+    choice = page.get_by_label("Ids of cases")
+    for names, chosen in ((["id", *LOAN_COLUMNS[1:]], "id"), (LOAN_COLUMNS, "")):
+        page.set_input_files(
+            "input[type=file]", file_of(tmp_path, rows, names=names, name=f"{names[0]}.csv")
+        )
+        page.wait_for_selector(f"option[value='{names[0]}']", state="attached")
+        assert choice.input_value() == chosen
+        assert choice.locator("option").all_inner_texts() == ["no column", names[0]]
+    choice.select_option("applicant")
+    with page.expect_request("**/predict?*") as request:
+        press(page, "text=Decide all", "text=20 rows decided")
+    assert (query_of(request.value)["id"], query_of(request.value)["keep"]) == ("applicant", "[]")
+
+
+def test_a_number_has_costs_an_interval_and_bands(tab, loans, tmp_path):
+    rows, _ = rent_rows(50, seed=1)
+    path = file_of(tmp_path, rows, names=["area", "floor"])
+    page = tab.open("cases/rents:1")
+    page.get_by_label("A unit too much costs").fill("1")
+    page.get_by_label("area").fill("60")
+    press(page, "button:text-is('Decide')", ".problem:has-text('A unit too few costs')")
+    page.get_by_label("A unit too few costs").fill("4")
+    page.get_by_label("Share within the interval").fill("0.9")
+    page.check("text=Record decisions")
+    asked = {"unit_costs": {"over": 1, "under": 4}, "coverage": 0.9}
+    instances = [{"area": 60, "floor": None}]
+    json_ = {"model": "rents:1", "instances": instances}
+    answer = loans.client.post("/predict", json=json_ | asked).json()
+    press(page, "button:text-is('Decide')", ".decision")
+    text = page.inner_text("section:has(.decision)")
+    assert page.inner_text(".decision") == shown(answer["decisions"][0])
+    low, high = map(shown, answer["intervals"][0])
+    assert f"{low} to {high}" in text
+    assert shown(answer["expected_costs"][0]) in text
+
+    page.set_input_files("input[type=file]", path)
+    page.click("summary:text-is('Limits')")
+    page.get_by_label("Sum of all quantities").fill("36000")
+    press(page, "text=Decide all", "text=50 rows decided")
+    lines = rows_of(downloaded(page))
+    assert {"decision", "expected_cost", "low", "high", "value"} <= lines[0].keys()
+    assert sum(float(line["decision"]) for line in lines) == pytest.approx(36000)
+    assert page.locator("caption:has-text('what one unit more would save')").count() == 1
+
+    page.get_by_label("Bands begin at").fill("500; 900")
+    assert page.locator("table.matrix tbody th").all_inner_texts() == [
+        "below 500",
+        "from 500 to below 900",
+        "from 900",
+    ]
+    page.fill("[data-cell='2 0']", "-5")
+    stakes = {"bands": [500, 900], "benefits": [[1, 0, 0], [0, 1, 0], [-5, 0, 1]]}
+    answer = loans.client.post("/predict", json=json_ | stakes).json()
+    press(page, "button:text-is('Decide')", "text=Expected benefit of each action")
+    assert page.inner_text(".decision") == answer["decisions"][0]
+    page.get_by_label("from 900", exact=True).last.fill("3")
+    press(page, "text=Decide all", "text=50 rows decided")
+    assert [line["decision"] for line in rows_of(downloaded(page))].count("from 900") <= 3
+
+
+def test_dates_are_asked_for_and_shown_as_the_file_has_them(tab, loans):
+    page = tab.open("cases/loans:1")
+    hint = page.inner_text("label:text-is('opened') + input + small")
+    card = loans.client.get("/models/loans:1").json()
+    (opened,) = [one for one in card["features"] if one["name"] == "opened"]
+    low, high = (f"{EPOCH + timedelta(opened[end]):%d/%m/%Y}" for end in ("low", "high"))
+    assert hint == f"day/month/year: {low} to {high}"
+    tab.open("models/loans/1")
+    assert f"{low} to {high}" in page.inner_text("tr:has(th:text-is('opened'))")
+    assert "%" not in page.inner_text("section:has(h2:text-is('Features'))")

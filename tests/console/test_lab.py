@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,9 @@ from tests.conftest import two_class_rows
 from tests.console.conftest import ACTIONS, ADMIN_KEY, CLASSES, hostile_rows
 from tests.console.demo import ACTIONS as PLAIN_ACTIONS
 from tests.console.demo import BENEFITS
+from tests.console.loans import ACTIONS as LOAN_ACTIONS
+from tests.console.loans import BENEFITS as LOAN_BENEFITS
+from tests.console.loans import COLUMNS, loan_rows
 from tests.console.tab import CELL, FIELD, alike, asked_of, file_of, intervals_of, judged, press
 
 
@@ -107,7 +111,7 @@ def changed(page: Any, change: Any) -> int:
     page.evaluate(
         "document.querySelectorAll('p').forEach((one) => one.textContent.includes('get another') && one.remove())"
     )
-    with page.expect_response(lambda answer: answer.url.endswith("/predict")):
+    with page.expect_response(lambda answer: "/predict?" in answer.url):
         change()
     said = page.wait_for_selector("p:has-text('get another action')").inner_text()
     judged(page)
@@ -135,7 +139,7 @@ def test_the_lab_compares_with_the_reference_whatever_was_edited_before_the_file
         changed(page, lambda: page.set_input_files("input[type=file]", file_of(tmp_path, rows)))
         == expected
     )
-    press(page, "text=Use as reference", "text=0 of 100 cases")
+    press(page, "text=Use as reference", "text=/^0 of 100 cases/")
     assert changed(page, lambda: page.fill(CELL, "-4")) == expected
 
 
@@ -229,7 +233,7 @@ def test_an_older_version_is_opened_and_cases_are_decided_with_it(tab):
     with page.expect_response("**/predict") as answer:
         page.click("button:text-is('Decide')")
     page.wait_for_selector(
-        "text=Decided with autumn-2026:1, which has healthy: wait 0, treat \N{MINUS SIGN}4;"
+        "text=Decided with autumn-2026:1, which has healthy: wait brings 0, treat costs 4;"
     )
     assert answer.value.header_value("Payoff-Matrix") == "autumn-2026:1"
     page.click("summary:text-is('Benefit matrix')")
@@ -237,10 +241,14 @@ def test_an_older_version_is_opened_and_cases_are_decided_with_it(tab):
     assert page.locator(".decision").count() == 0, "a decision does not stay beside another matrix"
 
 
-def test_versions_are_compared_on_one_matrix_and_a_model_of_other_classes_is_no_rival(tab, site):
+def test_versions_with_the_same_classes_are_compared_on_one_matrix(tab, site):
     page = tab.open("lab/woods:1")
     page.wait_for_selector("payoff-chart path")
-    page.get_by_label("Compare with").select_option("woods:2")
+    page.click("summary:text-is('Another version on this matrix')")
+    choice = page.get_by_label("Compare with")
+    choice.wait_for()
+    assert choice.locator("option").all_inner_texts() == ["none", "woods:2"]
+    choice.select_option("woods:2")
     page.wait_for_selector("payoff-chart path.other")
     own, other = (
         site.client.post(
@@ -250,6 +258,63 @@ def test_versions_are_compared_on_one_matrix_and_a_model_of_other_classes_is_no_
     )
     same = alike(other["expected_benefit"]["benefit"], *intervals_of(own))
     assert same in page.inner_text("dt:text-is('the same by woods:2') + dd")
-    page.get_by_label("Compare with").select_option("triage:1")
-    page.wait_for_selector(".problem:has-text('healthy')")
-    assert page.locator("payoff-chart path").count() > 0, "the model's own figures stay"
+
+
+def test_the_lab_judges_and_decides_by_each_case_s_own_benefits(tab, loans, tmp_path):
+    """The matrix that the model was trained with, its code, and one that names another feature and a column."""
+    page = tab.open("lab/loans:1")
+    page.wait_for_selector("payoff-chart path")
+    report = loans.client.post(
+        "/models/loans:1/benefit", json={"benefits": LOAN_BENEFITS, "actions": LOAN_ACTIONS}
+    ).json()
+    expected = alike(report["expected_benefit"]["benefit"], *intervals_of(report))
+    assert page.locator("dd").first.inner_text() == expected
+    sentences = page.locator("[aria-label='The matrix in words'] li").all_inner_texts()
+    assert sentences == report["matrix_in_words"]
+    assert sentences[0] == "default: grant costs 0.5 times loan_amount, refuse brings 0"
+    cell = '{"column":"loan_amount","times":-0.5,"plus":0}'
+    assert [cell in code for code in page.locator("pre").all_text_contents()] == [True, True]
+
+    rows, _ = loan_rows(300, seed=4)
+    path = file_of(tmp_path, [[*row, 100 + i] for i, row in enumerate(rows)], "fee", names=COLUMNS)
+    page.set_input_files("input[type=file] >> nth=0", path)
+    page.wait_for_selector("text=0 of 300 cases")
+    page.get_by_label("Ids of cases").select_option("applicant")
+    typed = {"0 0": "-0.01*income", "1 0": "3*fee"}
+    for place, formula in typed.items():
+        page.fill(f"[data-cell='{place}']", formula)
+    decided = [
+        loans.client.post(
+            "/predict",
+            content=Path(path).read_bytes(),
+            params={"model": "loans:1", "keep": "fee,applicant", **stakes},
+            headers={"Content-Type": "text/csv"},
+        ).json()["decisions"]
+        for stakes in (
+            {"benefits": json.dumps(LOAN_BENEFITS), "actions": json.dumps(LOAN_ACTIONS)},
+            {
+                "benefits": json.dumps(
+                    [[{"column": "income", "times": -0.01}, 0], [{"column": "fee", "times": 3}, 0]]
+                ),
+                "actions": json.dumps(LOAN_ACTIONS),
+            },
+        )
+    ]
+    changed_rows = [i for i, (a, b) in enumerate(zip(*decided, strict=True)) if a != b]
+    assert len(changed_rows) > 3
+    page.wait_for_selector(f"text={len(changed_rows)} of 300 cases get another action")
+    first = page.locator("table:has(caption:has-text('of them')) tbody tr").first
+    assert first.inner_text().startswith(f"applicant-{changed_rows[0]}")
+    assert page.locator("input[type=range]").is_disabled(), "a formula is typed"
+
+
+def test_the_lab_speaks_of_classes_and_actions_by_their_names(tab, demo):
+    page = tab.open("lab/triage:1")
+    page.wait_for_selector("payoff-chart path")
+    text = page.inner_text("main")
+    assert "probability of “ill” at which the action changes" in text
+    assert "ill: wait costs 4, treat brings 4" in page.inner_text(
+        "[aria-label='The matrix in words']"
+    )
+    for technical in ("B(t)", "second class", "threshold posterior", "%d"):
+        assert technical not in text, technical

@@ -15,6 +15,7 @@ from sklearn.linear_model import LogisticRegression
 
 from tests.conftest import two_class_rows
 from tests.console.conftest import ADMIN_KEY, CLASSES, FEATURES
+from tests.console.loans import rent_rows
 from tests.console.tab import CELL, Tab, asked_of, press
 from tests.data.messy import EXPORTS
 
@@ -256,6 +257,11 @@ def test_rows_of_a_class_are_left_out_with_a_tick(tab, tmp_path):
     assert page.inner_text("dt:text-is('classes') + dd") == "ill, well"
 
 
+FONT_SIZES = """[...document.querySelectorAll("section *")]
+    .filter((one) => one.textContent.trim() && one.checkVisibility())
+    .map((one) => parseFloat(getComputedStyle(one).fontSize))"""
+
+
 def test_the_best_of_a_comparison_is_trained_with_a_click(tab, site):
     """Of the learners that fit the table, with the matrix of the comparison."""
     lines = [f"{i},{'xy'[i > 30]}" for i in range(60)]
@@ -269,7 +275,13 @@ def test_the_best_of_a_comparison_is_trained_with_a_click(tab, site):
     for kind in ("random_forest", "gradient_boosting"):
         page.uncheck(f"label:has-text('{kind}') input")
     page.click("button:text-is('Compare')")
-    page.click("summary:text-is('As a table')", timeout=60_000)
+    page.wait_for_selector("h2:text-is('Comparison')", timeout=60_000)
+    page.set_viewport_size({"width": 390, "height": 800})
+    sizes = page.evaluate(FONT_SIZES)
+    assert min(sizes) >= 12, "it can be read on a phone"
+    assert page.locator("section img").count() == 0
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.set_viewport_size({"width": 1280, "height": 800})
     press(
         page,
         "tr:has-text('logistic') >> text=Train this one >> nth=0",
@@ -278,6 +290,25 @@ def test_the_best_of_a_comparison_is_trained_with_a_click(tab, site):
     assert page.input_value("label:text-is('Learner') + select") == "logistic"
     assert page.input_value(CELL) == "-3"
     assert page.is_checked("label:has-text('Train with this matrix') input")
+
+
+def test_learners_of_numbers_are_compared_by_what_a_unit_costs(tab, site):
+    rows, rents = rent_rows(60)
+    lines = [
+        "area,floor,rent",
+        *(f"{area},{floor},{rent}" for (area, floor), rent in zip(rows, rents, strict=True)),
+    ]
+    form = {"label": "rent", "label_type": "number"}
+    made = site.client.post("/datasets", data=form, files={"file": "\n".join(lines)}).json()["id"]
+    page = tab.open(f"jobs/new/{made}")
+    page.get_by_label("A unit too few costs").fill("4")
+    page.uncheck("label:has-text('gradient_boosting') input")
+    with page.expect_request("**/compare") as request:
+        page.click("button:text-is('Compare')")
+    sent = json.loads(request.value.post_data)
+    assert sent["unit_costs"] == {"over": 1, "under": 4}
+    assert sent["learners"] == [{"kind": "random_forest", "task": "regression"}]
+    page.wait_for_selector("text=quantity that costs least", timeout=60_000)
 
 
 RUNNING = {

@@ -22,6 +22,11 @@ CLOSE_TO_THE_ENDS = {
     "threshold": -5e-324, "benefit": 0.267, "posterior_threshold": 0.0002,
     "rules": [{"rule": "threshold_posterior", "benefit": 0.1}],
 }  # fmt: skip
+CELLS = [
+    {"column": name, "times": times, "plus": plus}
+    for name in ("amount", "of loan", " blank ", "7", 'say "x"', "a-b", "1e5", "größe")
+    for times, plus in ((1, 0), (-1, 2), (-0.75, -300), (1e-7, 1e21))
+]
 CALLS = {
     "the curve is in order where scores are close to the ends": (
         "compare.js", "(report) => its.steps(report)", CLOSE_TO_THE_ENDS,
@@ -30,7 +35,30 @@ CALLS = {
     "no rounded benefit is shown as a fact": (
         "matrix.js", '(all) => all.map((one) => its.inWords({benefits: [[one]], actions: ["act"]}, ["ill"]))',
         [12344, 12341, 0.123456789, -1234567.25],
-        ["ill: act 12,344", "ill: act 12,341", "ill: act 0.123456789", f"ill: act {MINUS}1,234,567.25"],
+        [f"ill: act {effect}"
+         for effect in ("brings 12,344", "brings 12,341", "brings 0.123456789", "costs 1,234,567.25")],
+    ),
+    "a cell that names a column is read as it is written": (
+        "number.js",
+        "(cells) => cells.map((cell) => its.cellOf(its.textOf(cell)))",
+        CELLS,
+        CELLS,
+    ),
+    "dates are written as their column has them": (
+        "forms.js",
+        "(pairs) => pairs.map(([form, number]) => `${its.looks(form)}: ${its.inForm(number, form)}`)",
+        [
+            ["date:%d/%m/%Y|date:%m/%d/%Y", 19723],
+            ["date:%m-%d-%Y %I:%M %p", 19723.6],
+            ["date", -1],
+            ["number:1.234,5 €", 19723],
+        ],
+        [
+            "day/month/year: 01/01/2024",
+            "month-day-year hour:minute AM/PM: 01-01-2024 02:24 PM",
+            "year-month-day: 1969-12-31",
+            "1.234,5 €: 19,723",
+        ],
     ),
     "a matrix in words is read by names": (
         "matrix.js", "(text) => its.fromWords(JSON.parse(text), ['a', 'b'])", json.dumps(WORDS),
