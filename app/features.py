@@ -18,7 +18,14 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 
 from app.forms import BOOLEAN, reader
-from app.text import MAX_POSITIONS, MAX_SHOWN, is_number, normal, refused_category
+from app.text import (
+    MAX_POSITIONS,
+    MAX_SHOWN,
+    is_number,
+    normal,
+    refused_category,
+    with_normal_names,
+)
 from payoff.errors import Flaw, Invalid, pointer, positions, reject, sent, unknown_at
 
 NUMBERS: set[type] = {float, int, type(None)}  # types of the cells of a numeric feature
@@ -146,6 +153,9 @@ class Schema:
         except Invalid:  # of a category
             raise
         except (KeyError, ValueError, OverflowError):
+            renamed = list(map(with_normal_names, instances))
+            if renamed != list(instances):
+                return self.encode(renamed, booleans_possible=booleans_possible)
             flaws = self._flaws(self.without_ignored(instances))
             raise Invalid("the instances do not fit the model's features", flaws) from None
 

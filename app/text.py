@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Sequence
+from typing import Any
 from urllib.parse import parse_qsl
 
 from payoff.errors import Invalid, pointer
@@ -28,6 +29,14 @@ is_number = re.compile(NUMBER, re.ASCII).fullmatch
 def normal(text: str) -> str:
     """The text in Unicode's form NFC without outer blanks, as names, labels and categories are kept and looked up."""
     return unicodedata.normalize("NFC", text.strip(_BLANKS))
+
+
+def with_normal_names(document: Any) -> Any:
+    """An object by the normal forms of its names, unless two of them become one; other documents as they are."""
+    if type(document) is not dict:
+        return document
+    renamed = {normal(name): value for name, value in document.items()}
+    return renamed if len(renamed) == len(document) else document
 
 
 def spelling(text: str) -> str:

@@ -161,3 +161,17 @@ def test_integers_of_any_size_that_a_float_holds_are_numbers(number, other):
 
     assert X[0, 0] == float(number)
     assert np.isnan(X[0, 1]) if other is None else X[0, 1] == float(other)
+
+
+def test_names_and_words_are_looked_up_in_their_normal_form():
+    """As training kept them; words that are known take the short way, and two names of one feature are refused."""
+    schema = Schema([Feature("f\u00fcr", "numeric"), Feature("s", "categorical", ("\u00fc", "v"))])
+    rows = [{"fu\u0308r": 1.5, " s": "u\u0308 "}, {"f\u00fcr": 2, "s": "V"}]
+    X, warnings = schema.encode(rows)
+    np.testing.assert_array_equal(X, [[1.5, 0], [2, np.nan]])
+    assert warnings == [
+        "1 of 2 values of 's' (position 1) were never seen in training (for example 'V') and count as missing"
+    ]
+    with pytest.raises(Invalid) as caught:
+        schema.encode([{"fu\u0308r": 1, "f\u00fcr": 1, "s": "v"}])
+    assert caught.value.flaws[0].loc == "/0/fu\u0308r"

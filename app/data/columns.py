@@ -201,13 +201,17 @@ class Column:
             is_number(word, decimal) or candidates(word, decimal) not in ([], [BOOLEAN])
             for word in some
         )
-        if read <= _MOST * len(some) or all(is_number(word, decimal) for word in words):
+        if read <= _MOST * len(some):
             return None
+        order = f'types={{"{self.place.name}": "number"}}'
+        if all(is_number(word, decimal) for word in words):
+            if not (self.met and self.met.are_too_many):
+                return None
+            return (
+                f"the first {len(words)} of them are numbers; send {order} to leave other words out"
+            )
         row = self._first_row(lambda word: not is_number(word, decimal))
-        word, order = (
-            words[self.values[row]][:MAX_SHOWN],
-            f'types={{"{self.place.name}": "number"}}',
-        )
+        word = words[self.values[row]][:MAX_SHOWN]
         advice = (
             f"{word!r} is not a number, as most values are; fix it, or send {order} to leave it out"
         )

@@ -18,6 +18,7 @@ from app.errors import Conflict, NotFound
 from app.features import NO_FEATURES, NUMBERS
 from app.registry.loaded import Loaded
 from app.registry.saved_matrices import Saved, unsaved
+from app.text import with_normal_names
 from app.usecases.fields import COSTS, CaseCell, Matrix, NamedMatrix, Names, WireModel
 from app.usecases.ports import Ports
 from payoff.decisions.benefit import Prepared, as_benefits, like_costs, refused_benefit
@@ -320,6 +321,9 @@ def _from_words(
     row has them.
     """
     matrices = [value] if isinstance(value, dict) else value
+    if not set(classes).issuperset(matrices[0]):
+        matrices = list(map(with_normal_names, matrices))
+        value = matrices[0] if isinstance(value, dict) else matrices
     rows = [row for row in matrices[0].values() if isinstance(row, dict)]
     found = list(max(rows, key=len, default=()))
     columns = actions or (classes if set(found) == set(classes) else found)

@@ -15,7 +15,7 @@ from app.outcomes.archive import Located
 from app.outcomes.decision import Label, Outcome, day_of_id, id_digest
 from app.outcomes.intake import Received, receive
 from app.outcomes.tables import MAX_ID
-from app.text import MISSING, refused_character
+from app.text import MISSING, normal, refused_character
 from app.usecases.fields import TIME_FORM, Moment, Number, Text, WireModel
 from app.usecases.ports import Ports
 from payoff.errors import MAX_ERRORS, Flaw, TooLarge, pointer, reject, unknown_at
@@ -192,9 +192,9 @@ def _resolved(sent: Sent, found: Mapping[str, Located]) -> dict[str, tuple[Locat
         if known is None:
             known = positions[names] = {str(name): k for k, name in enumerate(names)}
         word = str(label)
-        k = known.get(
-            word, known.get(word.removesuffix(".0"))
-        )  # as pandas writes integers beside missing ones
+        # As pandas writes integers beside missing ones, or as another system writes text.
+        others = word.removesuffix(".0"), normal(word)
+        k = next((known[name] for name in (word, *others) if name in known), None)
         if k is None:
             what = "class" if field == "truth" else field
             flaws.append(unknown_at(sent.place(i, field), what, label, known))

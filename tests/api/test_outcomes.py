@@ -214,6 +214,7 @@ def test_integers_and_words_for_missing_values_are_ids_and_classes(app, database
 
     assert post(app, [{"id": 4711, "truth": 3, "action": 1}]).json()["accepted"] == 1
     assert post(app, [{"id": "4711", "truth": "3", "action": "1"}]).json()["unchanged"] == 1
+    assert post(app, [{"id": "4711", "truth": " 3", "action": "1 "}]).json()["unchanged"] == 1
     assert sent_table(app, CSV, "id,truth,action\nNA,NA,None\nnull,b,NA\n").json()["accepted"] == 2
     assert kept(database, "NA", "null") == {"NA": (0, 0, None, None), "null": (1, None, None, None)}
 

@@ -511,3 +511,17 @@ def test_lines_may_end_as_any_system_ends_them(store, end):
         6000,
         kept(store, io.BytesIO("\n".join(lines).encode()), ["y"]).id,
     )
+
+
+@pytest.mark.parametrize("word", ["Total", "?!"])
+def test_a_word_among_very_many_numbers_is_no_text_to_leave_out(store, word):
+    """Also where it comes after the words that are looked at: the order that reads the numbers is named."""
+    content = csv(a=["1.5"] * ROWS) + b"".join(b"\n1,%d,u" % i for i in range(60))
+    content += f"\n1,{word},v".encode()
+    found = kept(store, io.BytesIO(content), ["y"])
+    assert 'types={"a": "number"}' in found.ignored["a"]
+    ordered = kept(store, io.BytesIO(content), ["y"], types={"a": "number"})
+    assert (kinds(ordered)["a"], f"{word!r} is not a number" in ordered.warnings[0]) == (
+        "numeric",
+        True,
+    )

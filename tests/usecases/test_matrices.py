@@ -284,3 +284,18 @@ def test_other_classes_are_refused_with_the_fix(classes):
     assert says(
         flaw.msg, "autumn:1", "'4'" if 4 in classes else "'3'", "PUT /models/triage/matrices/autumn"
     )
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_classes_are_looked_up_in_their_normal_form(several):
+    words = {"Mu\u0308ller": {"a": 1, "b": 0}, " k": {"a": 0, "b": 1}}
+    sent = matrix_of([words] * 2 if several else words)
+    stakes = read_matrix(sent, ["M\u00fcller", "k"], n_instances=2 if several else None)
+    assert stakes.benefits.tolist() == ([[[1, 0], [0, 1]]] * 2 if several else [[1, 0], [0, 1]])
+    twice = {
+        "Mu\u0308ller": {"a": 1, "b": 0},
+        "M\u00fcller": {"a": 5, "b": 1},
+        "k": {"a": 0, "b": 1},
+    }
+    with pytest.raises(Invalid, match="class"):
+        read_matrix(matrix_of(twice), ["M\u00fcller", "k"])

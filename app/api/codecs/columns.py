@@ -29,7 +29,7 @@ from app.data.values import (
 from app.features import Schema, Spellings
 from app.forms import ISO
 from app.outcomes.tables import MAX_ID
-from app.text import MAX_CATEGORY, MAX_POSITIONS, MISSING, refused_category
+from app.text import MAX_CATEGORY, MAX_POSITIONS, MISSING, normal, refused_category
 from app.usecases.predict import Rows
 from payoff.errors import Flaw, Invalid, TooLarge, pointer, reject, unknown_at
 
@@ -149,6 +149,7 @@ def rows_of_sheet(
         if feature.type == "categorical"
     }
     table, carried = read(sheet, _numeric_names(whole), whole.names, categories)
+    table = table.rename_columns([normal(name) for name in table.column_names])
     own = [name for name in whole.names[len(schema.names) :] if name in table.column_names]
     spare = [name for name in table.column_names if name in schema.ignored.difference(own)]
     table = table.drop_columns(spare) if spare else table
