@@ -259,7 +259,7 @@ def _postgres() -> ModuleType:
         from app import postgres  # noqa: PLC0415 - its client is an extra
     except ModuleNotFoundError as error:
         raise Invalid(
-            "PAYOFF_DATABASE needs the client of PostgreSQL: pip install 'payoff[postgres]'"
+            "PAYOFF_DATABASE needs psycopg; in the clone: pip install -r requirements-scale.lock"
         ) from error
     return postgres
 

@@ -2,6 +2,7 @@
 
 import html
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
@@ -30,6 +31,7 @@ DOCS = ROOT / "docs"
 REFERENCE = DOCS / "reference"
 ARCHITECTURE = (DOCS / "explanation" / "architecture.md").read_text()
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
+TEXTS = {".py", ".md", ".ipynb"}
 RECORDS = {ROOT / "CHANGELOG.md"}  # of its time: files may have moved since
 
 
@@ -258,3 +260,22 @@ def test_every_check_is_documented(tmp_path):
     checks = {finding.check for finding in check(settings_for(tmp_path), {})}
 
     assert documented == checks
+
+
+def test_no_page_or_message_installs_what_is_not_published():
+    """The packages are not on an index: commands name the clone, or what others have published."""
+    folders = [ROOT / name for name in ("app", "payoff", "clients", "docs")]
+    files = [file for folder in folders for file in folder.rglob("*") if file.suffix in TEXTS]
+    pattern = re.compile(r"pip install [^`\n]*(?<![./\w-])payoff")
+
+    assert [file for file in (*files, ROOT / "README.md") if pattern.search(file.read_text())] == []
+
+
+def test_the_tutorial_names_the_packages_that_its_programs_import():
+    page = (ROOT / "docs" / "tutorial.md").read_text()
+    imported = set(re.findall(r"^ *(?:from|import) (\w+)", page, re.MULTILINE))
+    command = re.search(r"pip install ([^`]*)`", page).group(1)
+    modules = {"./clients/python": "payoff_client", "scikit-learn": "sklearn"}
+
+    needed = {name for name in imported if name not in sys.stdlib_module_names}
+    assert needed == {modules.get(name, name) for name in command.split()}

@@ -50,4 +50,6 @@ def pieces_run_on(cluster: str, threads: int) -> Iterator[None]:
 def check_installed(cluster: str) -> None:
     """Raise Invalid, with what to do, where a cluster is set and its library is not there."""
     if cluster and find_spec("distributed") is None:
-        raise Invalid("PAYOFF_DASK needs the library of Dask: pip install 'payoff[dask]'")
+        raise Invalid(
+            "PAYOFF_DASK needs Dask; in the clone: pip install -r requirements-scale.lock"
+        )

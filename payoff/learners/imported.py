@@ -283,9 +283,7 @@ def _session(content: bytes) -> Any:
     try:
         import onnxruntime  # noqa: PLC0415 - an extra, and 80 MB
     except ImportError as error:
-        raise MissingPackage(
-            "ONNX models need onnxruntime: install the extra 'onnx' (pip install 'payoff[onnx]')"
-        ) from error
+        raise MissingPackage("ONNX models need onnxruntime: pip install onnxruntime") from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.enable_cpu_mem_arena = False  # what a large batch took is given back

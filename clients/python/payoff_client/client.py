@@ -6,37 +6,37 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Self, Unpack, cast
-from uuid import uuid4
 
 import httpx
 import numpy as np
 
-from payoff_client.deciding import SMALL, named, of_array, stated
+from payoff_client.deciding import SMALL, Decisions, decisions_of, named, of_array, stated
 from payoff_client.documents import (
     BenefitOptions,
     Benefits,
+    CalibrateOptions,
     CompareOptions,
     Counts,
     Data,
     Fields,
-    Job,
+    ImportOptions,
     Name,
     Object,
     Period,
     Probabilities,
     Report,
     RetrieveOptions,
+    Stakes,
     Stored,
     TrainOptions,
     UploadOptions,
     Written,
     warn,
 )
-from payoff_client.errors import of_job
 from payoff_client.files import columns_of, kind_of, send_outcomes
+from payoff_client.jobs import finished
 from payoff_client.model import Model, drawn
 from payoff_client.rows import arrow_tools, has_pyarrow, table_of
-from payoff_client.terminal import Bar
 from payoff_client.transport import (
     PARQUET,
     Call,
@@ -45,13 +45,13 @@ from payoff_client.transport import (
     Mode,
     __version__,
     delete,
+    form,
+    json_of,
     post,
     query,
     shared,
     step,
 )
-
-PAUSE = 0.2  # seconds between two looks at a job, which the service answers late: a proxy may keep it from waiting
 
 
 class Datasets(Linked[Mode]):
@@ -181,11 +181,81 @@ class Service(Linked[Mode]):
             "data": {"dataset": dataset},
             **fields,
         }
-        job = await self._ordered("/train", order, f"training {name}")
-        warn(job.get("warnings"))
-        model = self.model(f"{name}:{job['model']['version']}")
+        job = await finished(self._link, post("/train", order), f"training {name}")
+        model = self._published(name, job)
         model.dataset = uploaded
         return model
+
+    def _published(self, name: str, job: Object) -> Model[Mode]:
+        """The version that a job has published."""
+        warn(job.get("warnings"))
+        return self.model(f"{name}:{job['model']['version']}")
+
+    @shared
+    async def import_model(
+        self,
+        file: str | Path,
+        /,
+        *,
+        name: str,
+        dataset: str,
+        format: str = "onnx",  # noqa: A002 - the name of the field
+        **options: Unpack[ImportOptions],
+    ) -> Model[Mode]:
+        """Publish a file of another library, `format` onnx or joblib, as a version of the model `name`.
+
+        It is evaluated on the rows of `dataset`, the id of one that it was not trained on. `options` are `calibration`,
+        `classes`, and the matrix and prices of `train`. Raises JobFailed where the file cannot be used.
+        """
+        fields = {
+            field: value if field == "classes" or isinstance(value, str) else json_of(value)
+            for field, value in stated(format=format, dataset=dataset, **options).items()
+        }
+        path = Path(file)
+        order = form(f"/models/{step(name)}/versions", fields, path.name, path.read_bytes())
+        return self._published(name, await finished(self._link, order, f"importing {name}"))
+
+    @shared
+    async def calibrate(
+        self,
+        *,
+        name: str,
+        classes: Sequence[Name],
+        labels: Sequence[Name] | np.ndarray,
+        scores: Probabilities | None = None,
+        probabilities: Probabilities | None = None,
+        **options: Unpack[CalibrateOptions],
+    ) -> Model[Mode]:
+        """Publish a model that makes probabilities of the scores, or probabilities, of another system.
+
+        `labels` are the true classes of their rows; `options` are `method` and `holdout`. The features of the model are
+        `score`, or one for each class, by its name.
+        """
+        given = stated(scores=scores, probabilities=probabilities, **options)
+        order = post(
+            "/calibrate", {"model": name, **stated(classes=classes, labels=labels), **given}
+        )
+        return self._published(name, await finished(self._link, order, f"calibrating {name}"))
+
+    @shared
+    async def decide(
+        self,
+        probabilities: Probabilities,
+        /,
+        *,
+        classes: Sequence[Name],
+        explain: bool = False,
+        **stakes: Unpack[Stakes],
+    ) -> Decisions:
+        """Decide on the probabilities (n, K) of any system, whose columns are `classes`.
+
+        `stakes` are those of `model.decide`.
+        """
+        fields = stated(classes=classes, explain=explain or None, **stakes)
+        call = post("/predict", {**fields, **stated(probabilities=probabilities)})
+        answer = await self._link.read(call, partial(decisions_of, rows=len(probabilities)))
+        warn(answer.warnings)
+        return answer
 
     @shared
     async def compare(
@@ -208,7 +278,7 @@ class Service(Linked[Mode]):
         fields, dataset, uploaded = await self._stored(data, label, None, options)
         kinds = [named(each, "kind") for each in learners]
         order = {"dataset": dataset, "learners": kinds, **stated(benefits=benefits), **fields}
-        job = await self._ordered("/compare", order, "comparing")
+        job = await finished(self._link, post("/compare", order), "comparing")
         report = Report(job["result"])
         report.dataset = uploaded
         return await drawn(self._link, Call("GET", f"/jobs/{job['id']}"), report, chart)
@@ -241,24 +311,6 @@ class Service(Linked[Mode]):
             found["id"],
             found,
         )
-
-    async def _ordered(self, path: str, order: Object, title: str) -> Object:
-        """The job of an order, once it has succeeded; JobFailed where it fails or is cancelled.
-
-        The order has an idempotency key of its own, so that repeating it starts no second job.
-        """
-        link = self._link
-        job = await link.document(post(path, order, {"Idempotency-Key": uuid4().hex}), Job)
-        look = Call("GET", f"/jobs/{step(job['id'])}", headers={"Prefer": "wait=2"})
-        with Bar(title, link.progress) as bar:
-            while job["status"] in ("queued", "running"):
-                bar.show(job["progress"], job.get("stage"))
-                await link.sleep(PAUSE)
-                job = await link.document(look, Job)
-            if job["status"] != "succeeded":
-                raise of_job(job)
-            bar.show(1.0, "done")
-        return dict(job)
 
     @shared
     async def benefit(

@@ -76,7 +76,11 @@ class Decisions:
 
     @property
     def decisions(self) -> np.ndarray:
-        """The action for each row."""
+        """The action for each row, of a model of numbers with `unit_costs` the quantity; ValueError without them."""
+        if "decision" in self.quantities:
+            return self.quantities["decision"]
+        if self.values is not None:
+            raise ValueError("a model of numbers decides with unit_costs or bands; see `values`")
         found: np.ndarray = _named(self.actions)[self.choice]
         return found
 

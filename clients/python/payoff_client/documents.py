@@ -47,6 +47,7 @@ Rows = Sequence[Sequence[float | Cell]]
 Benefits = (
     Words | Rows | np.ndarray | Frame | str | Sequence[Words | Rows]
 )  # a name is that of a saved matrix
+Name = str | int | float | bool  # of a class or an action
 Record = bool | str | Fields | None
 Probabilities = np.ndarray | Sequence[float] | Sequence[Sequence[float]]
 
@@ -140,6 +141,20 @@ class RetrieveOptions(TypedDict, total=False):
     average: str
 
 
+class ImportOptions(PricedMatrix, total=False):
+    """The other fields of an import."""
+
+    calibration: str
+    classes: Sequence[Name]
+
+
+class CalibrateOptions(TypedDict, total=False):
+    """The other fields of `/calibrate`."""
+
+    method: str
+    holdout: float
+
+
 class AcquireOptions(PricedMatrix, CaseMatrix, total=False):
     """The other fields of `/acquire`."""
 
@@ -161,7 +176,13 @@ class Period(TypedDict, total=False):
     until: str
 
 
-Name = str | int | float | bool  # of a class or an action
+class ReplayOptions(MatrixOptions, Period, total=False):
+    """What is replayed, and of which recorded decisions."""
+
+    models: Sequence[str]
+    rules: Sequence[Fields]
+
+
 Object = dict[str, Any]
 
 

@@ -27,6 +27,7 @@ from payoff_client.documents import (
     Object,
     Period,
     Record,
+    ReplayOptions,
     Report,
     RetrieveOptions,
     Stakes,
@@ -35,6 +36,7 @@ from payoff_client.documents import (
 )
 from payoff_client.errors import Invalid, InvalidAnswer, PayoffError, located
 from payoff_client.files import PART_SIZE, of_parts, opened, rest_of, written
+from payoff_client.jobs import finished
 from payoff_client.rows import Rows, Table, plain, table_of
 from payoff_client.showing import html_of
 from payoff_client.terminal import Bar, in_notebook
@@ -385,6 +387,17 @@ class Model(Linked[Mode]):
         """
         call = Call("GET", f"{self._version_path}/outcomes", stated(by=by, **period))
         return Report(await self._link.document(call, Object))
+
+    @shared
+    async def replay(self, **options: Unpack[ReplayOptions]) -> Report:
+        """What other versions, rules or a matrix would have earned on recorded decisions, beside what was done.
+
+        `options` are `models`, `rules`, `benefits` or `cost_matrix`, `actions`, `since` and `until`. Raises JobFailed
+        where the replay fails.
+        """
+        order = post(f"{self._version_path}/replay", stated(**options))
+        job = await finished(self._link, order, f"replaying {self.reference}")
+        return Report(job["result"])
 
     async def _features(self, *, fresh: bool) -> Features:
         """The features of the version, those that are known already unless they are to be fresh."""

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +12,8 @@ import numpy as np
 
 from payoff_client.documents import warn
 from payoff_client.showing import printable
+
+_SAVED = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}(:\d+)?", re.ASCII)  # the name of a saved matrix
 
 
 def in_notebook() -> bool:
@@ -56,6 +59,8 @@ def stakes_of(path: str | None) -> dict[str, Any]:
     if path is None:
         return {}
     if not Path(path).exists():
+        if not _SAVED.fullmatch(path):
+            raise FileNotFoundError(f"there is no file {path}")
         return {"benefits": path}
     found = document_of(path)
     if not isinstance(found, Mapping | list) or not found:

@@ -94,6 +94,14 @@ def post(path: str, document: Any, headers: Mapping[str, str] | None = None) -> 
     )
 
 
+def form(path: str, fields: Mapping[str, Any], name: str, content: bytes) -> Call:
+    """A POST of a file under its name, with fields beside it."""
+    sent = httpx.Request("POST", "http://form", data=fields, files={"file": (name, content)})
+    return Call(
+        "POST", path, content=sent.read(), headers={"Content-Type": sent.headers["Content-Type"]}
+    )
+
+
 def put(path: str, document: Any) -> Call:
     """A PUT of JSON; ValueError where it holds NaN or infinity."""
     return replace(post(path, document), method="PUT")
@@ -196,14 +204,19 @@ class Link:
 
     async def items(self, path: str, name: str) -> list[Object]:
         """The items of all pages of a list."""
-        found: list[Object] = []
+        items: list[Object] = []
+        tokens: list[str] = []
         params: dict[str, Any] = {"page_size": 200}
         while True:
             page = await self.document(Call("GET", path, params), dict[str, Any])
-            found += page.get(name, [])
-            if page.get("next_page_token") is None:
-                return found
-            params["page_token"] = page["next_page_token"]
+            items += page.get(name, [])
+            token = page.get("next_page_token")
+            if token is None:
+                return items
+            if token in tokens:
+                raise InvalidAnswer(f"the pages of {path} have no end: a page token comes again")
+            tokens.append(token)
+            params["page_token"] = token
 
 
 def _refusal(call: Call, answer: httpx.Response) -> PayoffError:

@@ -192,3 +192,21 @@ def test_a_reader_that_has_enough_ends_it_quietly(service, monkeypatch):
     monkeypatch.setenv("PAYOFF_URL", str(service.base_url))
     line = f"set -o pipefail; {sys.executable} -m payoff_client.commands models | exec 0<&-"
     assert subprocess.run(["bash", "-c", line], capture_output=True, check=True).stderr == b""
+
+
+def test_a_file_of_benefits_that_is_not_there_is_missing(capsys, tmp_path):
+    """It cannot be the name of a saved matrix, so nothing is asked of the service."""
+    missing = tmp_path / "nofile.json"
+    for name in (str(missing), "nofile.json"):
+        command = [
+            "predict",
+            "ward",
+            "cases.csv",
+            "--benefits",
+            name,
+            "--url",
+            "http://127.0.0.1:9",
+        ]
+
+        assert commands.main(command) == 2
+        assert f"there is no file {name}" in capsys.readouterr().err

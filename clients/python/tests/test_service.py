@@ -7,6 +7,7 @@ import pickle
 import re
 import subprocess
 import sys
+import warnings
 import zipfile
 from contextlib import suppress
 from datetime import date, datetime
@@ -20,6 +21,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+import skl2onnx
 from payoff_client import (
     AsyncPayoff,
     Invalid,
@@ -34,6 +36,7 @@ from payoff_client.estimator import BenefitClassifier
 from payoff_client.rows import table_of
 from payoff_client.transport import __version__
 from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -814,3 +817,92 @@ def test_quantities_are_columns_in_every_form_and_number_of_parts(
         .decide(cases.head(1), bands=[9], benefits=[[1, 0], [0, 1]], actions=["a", "b"])
         .shape
     )
+
+
+def test_what_costs_decide_is_in_the_decisions(client, service):
+    """Of a model of numbers: without costs there are none, and the message names what is missing."""
+    data = {
+        "features": ["x"],
+        "rows": [[i] for i in range(60)],
+        "labels": [i / 2 for i in range(60)],
+    }
+    trained(
+        service,
+        {
+            "model": "amounts",
+            "learner": {"kind": "gradient_boosting", "task": "regression"},
+            "data": data,
+            "holdout": 0,
+        },
+    )
+    model = client.model("amounts")
+    answer = model.answer([{"x": 3}, {"x": 9}], unit_costs={"over": 1, "under": 3})
+
+    assert answer.decisions.tolist() == answer.quantities["decision"].tolist()
+    with pytest.raises(ValueError, match="unit_costs"):
+        _ = model.answer([{"x": 3}]).decisions
+
+
+def test_a_file_of_another_library_is_published(client, service, tmp_path):
+    rows = [[float(i % 7), float(i % 3)] for i in range(60)]
+    labels = ["ill" if row[0] > row[1] else "well" for row in rows]
+    pipeline = LogisticRegression().fit(np.array(rows), labels)
+    (tmp_path / "model.onnx").write_bytes(
+        skl2onnx.to_onnx(pipeline, np.array(rows[:1], dtype=np.float32)).SerializeToString()
+    )
+    frame = [{"a": a, "b": b, "y": y} for (a, b), y in zip(rows, labels, strict=True)]
+    stored = client.datasets.upload(frame, label="y")
+
+    benefits = {"ill": {"treat": 5, "wait": -10}, "well": {"treat": -1, "wait": 0}}
+    with warnings.catch_warnings():  # of its figures, which are those of the training rows
+        warnings.simplefilter("ignore", PayoffWarning)
+        model = client.import_model(
+            tmp_path / "model.onnx",
+            name="foreign",
+            dataset=stored["id"],
+            classes=["ill", "well"],
+            benefits=benefits,
+        )
+
+    assert model.reference == "foreign:1"
+    np.testing.assert_allclose(
+        model.answer(np.array(rows), rule="most_probable").probabilities,
+        pipeline.predict_proba(np.array(rows)),
+        atol=1e-6,
+    )
+    with pytest.raises(NotFound):
+        client.import_model(tmp_path / "model.onnx", name="foreign", dataset="ds_0123456789abcdef")
+
+
+def test_scores_and_probabilities_of_another_system(client):
+    """Scores become a model, and probabilities decide without one."""
+    rng = np.random.default_rng(3)
+    scores = rng.normal(0, 2, 200)
+    labels = np.where(rng.random(200) < 1 / (1 + np.exp(-scores)), "spam", "clean")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PayoffWarning)
+        model = client.calibrate(
+            name="mails", classes=["clean", "spam"], labels=labels, scores=scores, holdout=0
+        )
+        below, above = model.answer(
+            [{"score": -3.0}, {"score": 3.0}], rule="most_probable"
+        ).decisions
+    benefits = {"clean": {"keep": 0, "drop": -5}, "spam": {"keep": -1, "drop": 1}}
+    answer = client.decide([[0.9, 0.1], [0.05, 0.95]], classes=["clean", "spam"], benefits=benefits)
+
+    assert (below, above) == ("clean", "spam")
+    assert answer.decisions.tolist() == ["keep", "drop"]
+    np.testing.assert_allclose(answer.expected_benefits, [[-0.1, -4.4], [-0.95, 0.7]])
+
+
+def test_recorded_decisions_are_replayed(client, ward):
+    model = client.model("ward")
+    cases = [dict(zip(DATA["features"], row, strict=True)) for row in DATA["rows"][:6]]
+    recorded = model.decide(cases, record=True, **STAKES)
+    outcomes = [{"id": one["id"], "truth": "healthy"} for one in recorded]
+    client.send_outcomes(outcomes)
+
+    report = model.replay(rules=[{"rule": "most_probable"}])
+
+    assert report["decisions"] >= 6
+    assert [each["rule"]["rule"] for each in report["alternatives"]] == ["most_probable"]

@@ -15,7 +15,7 @@ import pandas as pd
 import payoff_client
 import polars as pl
 import pytest
-from payoff_client import AsyncPayoff, Payoff, client, errors, terminal
+from payoff_client import AsyncPayoff, Payoff, errors, jobs, terminal
 
 STATE = {"model": {"name": "m", "version": 1}, "status": "decided"}
 STEP = STATE | {"status": "acquire", "next": {"feature": "age", "cost": 1}}
@@ -129,7 +129,7 @@ def test_a_job_is_followed_to_its_end(monkeypatch, capsys):
 
     assert {request.url.path for request in service.asked[1:]} == {"/jobs/job_1"}
     assert service.asked[-1].headers["Prefer"] == "wait=2"
-    assert service.waited[-1] == client.PAUSE  # as it was answered at once
+    assert service.waited[-1] == jobs.PAUSE  # as it was answered at once
     assert "50% fitting\r" in capsys.readouterr().err
 
 
@@ -394,3 +394,9 @@ def test_warnings_are_those_of_the_line_that_called():
         with pytest.warns(payoff_client.PayoffWarning, match="w") as caught:
             call()
         assert [each.filename for each in caught] == [__file__]
+
+
+def test_pages_that_lead_back_are_no_answer():
+    page = httpx.Response(200, json={"models": [{"name": "a"}], "next_page_token": "t"})
+    with pytest.raises(payoff_client.InvalidAnswer, match="no end"):
+        Payoff("http://service", transport=httpx.MockTransport(lambda _: page)).models()

@@ -165,7 +165,7 @@ def test_without_the_extra_the_error_names_it(monkeypatch):
 
     with pytest.raises(MissingPackage) as caught:
         OnnxScorer(columns=scorer.columns, content=scorer.content).posterior(X)
-    assert "payoff[onnx]" in caught.value.detail
+    assert "pip install onnxruntime" in caught.value.detail
 
 
 @pytest.mark.parametrize(
