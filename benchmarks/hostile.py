@@ -88,7 +88,7 @@ def attacks() -> dict[str, Attack]:
     cells = [{"column": "a", "times": 1, "plus": i} for i in range(33)]
     by_case = {"benefits": [cells, [5] * 33], "actions": [f"a{i}" for i in range(33)]}
     rows = [[i % 7, i % 11, i % 13, i % 5] for i in range(480)]
-    budgets = {"labels": ["no", "yes"] * 200, "budgets": list(range(1, 51))}
+    budgets = {"labels": ["no", "yes"] * 200, "budgets": list(range(1, 21))}
     amounts = {"model": "amount", "unit_costs": {"over": 1, "under": 4}}
     bands = {"bands": list(range(900)), "benefits": [[1, 0]] * 901, "actions": ["x", "y"]}
     word = pa.DictionaryArray.from_arrays(np.zeros(450_000, np.int8), ["word" * 250])
@@ -113,15 +113,18 @@ def attacks() -> dict[str, Attack]:
         "empty: 4,000 empty cases": as_json("/acquire", model="forest", instances=[{}] * 4000),
         "bands: 900 of 20 rows": as_json("/predict", model="amount", instances=rows[:20], **bands),
         "sum: 480 quantities, their sum limited": as_json(
-            "/predict", instances=rows, sum_at_most=2_000, **amounts
+            "/predict", instances=rows, sum_at_most=7_200, **amounts
         ),
         "all: 24,000 quantities, their sum limited": as_json(
-            "/predict", instances=rows * 50, sum_at_most=100_000, **amounts
+            "/predict", instances=rows * 50, sum_at_most=360_000, **amounts
         ),
         "forms: 2,000 dates and amounts": as_json(
-            "/predict", model="forms", instances=[["2024-03-05", "1.259,10 €"]] * 2000
+            "/predict",
+            model="forms",
+            rule="most_probable",
+            instances=[["2024-03-05", "1.259,10 €"]] * 2000,
         ),
-        "simulate: 400 rows, 50 budgets": as_json(
+        "simulate: 400 rows, 20 budgets": as_json(
             "/acquire/simulate", 30, model="forest", rows=rows[:400], **budgets
         ),
         "mcc: 2 sets of 2,000": as_npy("mcc", RNG.random((2, 2000))),

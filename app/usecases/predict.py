@@ -52,6 +52,9 @@ _FEW_NUMBERS = 100
 LARGEST_ANSWER = 5_000_000  # numbers; some 90 MB of JSON, or 40 MB as an array
 _EXPLAINED = 25  # numbers for each cell of an explanation, by the most time that it takes
 _SPREAD = 100  # for each instance whose number's distribution is asked for, by the most time that this takes
+_SPREAD_OF_SUM = (
+    400  # and for each whose quantity is limited together with the others', at 33 levels
+)
 _MAX_MATRICES = 256  # that are kept for a model
 _MAX_KEPT_CELLS = 1_000  # of a matrix that is kept
 _MAX_KEY = 2_000  # bytes of fields that are not checked again
@@ -345,7 +348,10 @@ def extent(model: Loaded | None, asked: PredictFields, n_instances: int) -> int:
         bool(asked.case_columns) + _EXPLAINED * asked.explain
     )  # its matrix, and all changes of it
     numbers = n_instances * (n_classes + n_actions + each * n_classes * n_actions)
-    if (work := numbers * (1 if classes or not asked.of_numbers else _SPREAD)) > LARGEST_ANSWER:
+    work = numbers
+    if asked.of_numbers and not classes:
+        work *= _SPREAD if asked.sum_at_most is None else _SPREAD_OF_SUM
+    if work > LARGEST_ANSWER:
         raise TooLarge(
             f"the answer would hold {work:,} numbers, more than {LARGEST_ANSWER:,}; send fewer instances"
         )

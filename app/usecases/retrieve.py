@@ -167,9 +167,10 @@ def _positive(model: Loaded, asked: RetrieveFields) -> int | None:
 
 def _choose(sets: Sets, asked: RetrieveFields) -> Selections:
     one_true = asked.setting == "multiclass" and not asked.average
-    if not one_true and (found := seconds(sets.sizes, asked.terms)) > MOST_SECONDS:
+    needed = 0.0 if one_true else seconds(sets.sizes, sets.spread, asked.terms)
+    if needed > MOST_SECONDS:
         raise TooLarge(
-            f"these sets would take some {found:.0f} s of a core with the loss {asked.terms.loss.name!r}; at most"
+            f"these sets would take some {needed:.0f} s of a core with the loss {asked.terms.loss.name!r}; at most"
             f" {MOST_SECONDS} are allowed: send fewer items at once"
         )
     if one_true and len(sets.sizes):

@@ -47,6 +47,12 @@ class Sets:
     def sizes(self) -> np.ndarray:
         return np.array([len(self.p)]) if self.offsets is None else np.diff(self.offsets)
 
+    @property
+    def spread(self) -> np.ndarray:
+        """The variances of the numbers of relevant items (sets,)."""
+        sums = np.concatenate(([0.0], np.cumsum(self.p * (1.0 - self.p))))
+        return np.diff(sums[[0, -1]] if self.offsets is None else sums[self.offsets])
+
     def checked(self) -> Sets:
         """The same, of values within the `TOLERANCE`; Invalid at the first one that is no probability."""
         p = clipped(self.p)

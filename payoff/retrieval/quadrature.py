@@ -32,6 +32,7 @@ from payoff.retrieval.losses import Denominator, Loss, denominator
 
 BLOCK = 1024  # running sums and powers start afresh here, so rounding grows with BLOCK + n / BLOCK, not with n
 CHUNK = 16  # factors multiplied before a logarithm: (e^-40)^16 is still a float
+LEAST_FACTOR = 1e-150  # of an item, in a node
 DEAD = 80.0  # a node whose factor is below e^-80 adds nothing any more
 STEP = 0.25  # 0.27 would already cost 2e-15
 TAIL_POINTS = 7  # error 1/(2·7)! · 16^-7 of the part below t = 1/high
@@ -211,8 +212,8 @@ def fractional_linear_curve(p: np.ndarray, loss: Loss, empty: int) -> Curve:
     floors = form.d[0] * n + form.d[2] * k + k * min(gains[0], 0.0) + (n - k) * min(gains[1], 0.0)
     c = np.array([form.c[0] * n, form.c[2], form.c[1] + form.c[3], form.c[3]])
     for t, w in zip(rule.t, rule.w, strict=True):
-        # 700: the smallest factor that is still a float; what it belongs to is long dead by then
-        above = np.minimum(t * np.abs(gains), 700.0)
+        # What the least factor belongs to is long dead; smaller ones make products denormal.
+        above = np.minimum(t * np.abs(gains), -np.log(LEAST_FACTOR))
         low, high = (
             np.where(gains > 0, 1.0, np.exp(-above)),
             np.where(gains > 0, np.exp(-above), 1.0),

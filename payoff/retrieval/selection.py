@@ -106,6 +106,9 @@ def descending(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 # per set of 64, where one call of any other method costs 100.
 DP_LIMIT = 64
 
+_SHORT_LAWS = 290.0  # variance of a number of items below which no law is thinned much
+LEAST_PROBABILITY = 1e-290  # a smaller one is taken for 0: kernels take fifty times as long with it
+
 ITEMS_WORTH_A_THREAD = 20_000  # some milliseconds of work; a pool takes 0.2 to start
 _MOST_THREADS = 4  # of one call, of several at once: a container is told of all the machine's cores
 
@@ -126,31 +129,44 @@ def select_many(
         np.require(given, kind, ["C", "A", "W"])
         for given, kind in ((p, np.float64), (offsets, np.int64))
     )
+    denormal = (p > 0.0) & (p < LEAST_PROBABILITY)
+    p = np.where(denormal, 0.0, p) if denormal.any() else p
     return _Batch(p, offsets, terms).run(threads)
 
 
-def seconds(sizes: np.ndarray, terms: SetTerms) -> float:
+def seconds(sizes: np.ndarray, spread: np.ndarray, terms: SetTerms) -> float:
     """About how many seconds of a core `select_many` takes for groups of these sizes, within a factor of two.
 
-    Measured on two cores. TooLarge or Invalid where the loss suits no such group.
+    spread (groups,): the variances of the numbers of relevant items, on which the lengths of the
+    laws of G-Mean and H-Mean depend. Measured on two cores. TooLarge or Invalid where the loss
+    suits no such group.
     """
-    n = sizes[sizes > DP_LIMIT].astype(np.float64)
+    is_large = sizes > DP_LIMIT
+    n, v = sizes[is_large].astype(np.float64), spread[is_large]
     largest = int(sizes.max(initial=0))
     check_usable(terms.loss, largest)
     if terms.loss.name == "fractional_linear" and len(n):
         form = denominator(terms.loss, largest)
-        large = len(quadrature.exponential_sum(1.0, form.low, form.high).t) * (8 + 0.013 * n)
+        large = len(quadrature.exponential_sum(1.0, form.low, form.high).t) * (15 + 0.03 * n)
     elif terms.loss.name == "mcc":
-        large = 90 + 0.0006 * n**2
+        large = 130 + 0.0016 * n**2
     elif terms.loss.name not in MEANS:
-        large = 90 + 0.2 * n
-    else:  # each k of a curve costs what its laws are long, up to where Gauss's rule takes their place
-        of_best, of_curve = (
-            np.minimum(1.7 * n, 3000 + 0.25 * n),
-            np.minimum(0.05 * n**2, 45_000 + 3 * n),
-        )
-        large = 200 + (of_curve if terms.curve else of_best)
-    return float(0.4 * sizes[sizes <= DP_LIMIT].sum() + large.sum()) / 1e6
+        large = 150 + 0.3 * n
+    else:
+        large = 700 + n * _mean_microseconds(v, curve=terms.curve)
+    return float(0.4 * sizes[~is_large].sum() + large.sum()) / 1e6
+
+
+def _mean_microseconds(spread: np.ndarray, *, curve: bool) -> np.ndarray:
+    """What G-Mean and H-Mean take for each item of groups (groups,); with the curve for each k, too.
+
+    It grows with the lengths of both laws until thinned ones or Gauss's rule take their place.
+    """
+    short = spread < _SHORT_LAWS
+    beyond = 1500 / np.maximum(spread, _SHORT_LAWS)  # items have laws while these are short
+    if curve:
+        return np.where(short, np.minimum(3 + 0.5 * spread, 70), 3 + 5 * beyond)
+    return np.where(short, 1.3 + 0.018 * spread, 0.4 + np.minimum(beyond, 1.4))
 
 
 class _Batch:

@@ -223,10 +223,9 @@ def test_as_many_items_as_a_request_may_hold_are_no_more_work_than_it_may_ask_fo
             or loss not in ("g_mean", "h_mean", "mcc")
             or (size > 1000 and loss != "mcc")
         ):
-            assert (
-                seconds(np.full(20_000_000 // size, size), ask(loss={"name": loss}).terms)
-                <= usecase.MOST_SECONDS
-            )
+            sizes = np.full(20_000_000 // size, size)
+            needed = seconds(sizes, sizes * 0.2, ask(loss={"name": loss}).terms)
+            assert needed <= usecase.MOST_SECONDS
 
 
 LABELS = tuple(f"label {i}" for i in range(400))
