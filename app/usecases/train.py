@@ -132,11 +132,12 @@ def submit(ports: Ports, asked: TrainRequest, *, key: str | None, caller: Caller
     caller.need_model(asked.model)
     with below("/learner"):
         learner = catalogue.resolve(asked.learner)
-    if (
-        learner.kind == "auto" and asked.feature_costs is not None
-    ):  # no learner earned more with prices on any table
-        learner = catalogue.resolve({"kind": "forest_chain"})
     dataset, draft = _dataset(ports, asked.data, caller, numbers=learner.regresses)
+    if learner.kind == "auto" and asked.feature_costs is not None:
+        of_numbers = learner.regresses or dataset.classes is None
+        learner = catalogue.resolve({"kind": "cost_tree" if of_numbers else "forest_chain"})
+        if of_numbers:  # the only learner of numbers that asks for features
+            learner = learner.model_copy(update={"task": "regression"})
     learner = with_task(learner, dataset)
     spec = _specification(asked, learner, dataset)
     if draft is not None:

@@ -12,6 +12,7 @@ from payoff.learners import automatic
 from payoff.learners.automatic import Automatic
 from payoff.learners.cost_naive_bayes import CostNaiveBayes
 from payoff.learners.logistic import Logistic
+from payoff.learners.random_forest import RandomForest
 from tests.conftest import trained, two_class_rows
 
 
@@ -146,3 +147,42 @@ def test_with_prices_over_http_it_is_a_forest_chain(service):
     assert service.get("/models/priced/versions/1").json()["learner"]["kind"] == "forest_chain"
     asked = service.post("/acquire", json={"model": "priced", "known": {"age": 70.0}}).json()
     assert asked["status"] in {"acquire", "decided"}
+
+
+def test_of_numbers_the_regressor_with_the_least_squared_error_answers():
+    """A forest cannot follow steep steps of many features as boosting can; the score is by hand."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(90, 4))
+    y = 10 * X.sum(axis=1)
+    model = Automatic(task="regression", random_state=0).fit(X, y)
+    assert [one.kind for one in model.tried_] == ["random_forest", "gradient_boosting"]
+    assert model.chosen_ == max(model.tried_, key=lambda one: one.score).kind
+    fold = automatic.stratified_folds(np.zeros(90, dtype=int), 3, 0)
+    unseen = np.empty(90)
+    for number in range(3):
+        inside = fold != number
+        forest = RandomForest(task="regression", random_state=0).fit(X[inside], y[inside])
+        unseen[~inside] = forest.values(X[~inside])
+    assert model.tried_[0].score == pytest.approx(-np.square(y - unseen).mean())
+    found = json.loads(json.dumps(model.findings([]), allow_nan=False))
+    assert found["chosen"] == model.chosen_
+    before = model.values(X)
+    assert model.distribution(X) is not None
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).values(X), before)
+    np.testing.assert_allclose(model.refit(X, y).values(X), before)
+
+
+def test_labels_that_are_numbers_are_regressed_over_http(service):
+    """With prices by the learner that asks for features."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(60, 2)).round(2)
+    numbers = {"features": ["a", "b"], "rows": X.tolist(), "labels": (X.sum(axis=1) * 1.5).tolist()}
+    order = {"model": "numbers", "learner": {"kind": "auto"}, "data": numbers, "holdout": 0}
+    for more, kind in (({}, "auto"), ({"feature_costs": {"a": 1, "b": 2}}, "cost_tree")):
+        job = trained(service, order | more)
+        card = service.get(f"/models/numbers/versions/{job['model']['version']}").json()
+        assert (card["learner"]["kind"], card["classes"]) == (kind, None)
+    asked = {"model": "numbers:1", "instances": X[:3].tolist(), "coverage": 0.9}
+    answer = service.post("/predict", json=asked)
+    assert answer.status_code == 200, answer.text
+    assert len(answer.json()["values"]) == len(answer.json()["intervals"]) == 3
