@@ -33,6 +33,7 @@ from app.usecases.train import (
     placed,
     with_task,
 )
+from app.usecases.training_warnings import separating_features
 from payoff import progress
 from payoff.decisions.benefit import class_means
 from payoff.decisions.folds import stratified_folds
@@ -401,7 +402,7 @@ def _result(
             }
             for trial, learner in zip(trials, spec.learners, strict=True)
         ],
-        "warnings": [*warnings, *_about(trials, ranking)],
+        "warnings": [*separating_features(table), *warnings, *_about(trials, ranking)],
     }
 
 

@@ -16,6 +16,7 @@ from app.jobs.job import Job
 from app.jobs.queue import id_of_key
 from app.registry.card import Card, EvaluationCard
 from app.registry.loaded import Holdout
+from app.text import some_of
 from app.usecases import jobs
 from app.usecases.datasets import find_named
 from app.usecases.evaluation import Split, card_to_publish, held_out_rows, metrics_of
@@ -25,10 +26,19 @@ from app.usecases.matrices import MatrixFields, read_matrix, refuse_actions
 from app.usecases.ports import Ports
 from app.usecases.specs import LearnerSpec, TrainSpec
 from app.usecases.train import has_ended, listed_costs, publish
-from app.usecases.training_warnings import rare_classes
+from app.usecases.training_warnings import no_ranking, rare_classes, separating_features
 from payoff import progress
 from payoff.errors import Invalid, PayoffError
-from payoff.learners.imported import FOLDS, Imported, checked_rows, load_joblib, load_onnx
+from payoff.learners.imported import (
+    CHANGE,
+    FOLDS,
+    Imported,
+    check_alone,
+    checked_rows,
+    load_joblib,
+    load_onnx,
+    rounded_columns,
+)
 from payoff.learners.unseen import best_calibration
 
 KIND = "import"
@@ -36,6 +46,10 @@ KIND = "import"
 _FEW = 20  # rows outside of the most common class for `auto` to calibrate
 _CLEAR = 4.0  # standard errors
 _ROUNDING = 1e-9
+_TRIED_ROWS = 100  # rows that a model answers first
+_COMPARED_ROWS = 1_000  # rows, or up to twice as many, on which the effect of rounding is measured
+_DECISIVE = 0.01  # of the rows: so many probabilities that rounding changes are warned of
+_SHOWN = 5  # columns that a warning names
 _MANY = 50  # rows on which hardly a model is never wrong
 _DUTY = (
     "the metrics are of all rows of the data set; they are right only if the model was not trained on these rows,"
@@ -180,7 +194,8 @@ def _loaded(ports: Ports, spec: ImportSpec, content: bytes, table: Table) -> Imp
             content, table.schema, classes, version_skew=ports.imports.version_skew
         )
         takes_missing |= True
-    checked_rows(scorer.answers(table.X[:100]), len(classes))
+    some = table.X[:_TRIED_ROWS]
+    check_alone(scorer, some, checked_rows(scorer.answers(some), len(classes)))
     return Imported(scorer=scorer, n_classes=len(classes), takes_missing=takes_missing)
 
 
@@ -201,7 +216,12 @@ def _evaluated(
     spec = spec.model_copy(update={"learner": LearnerSpec(kind=spec.learner.kind, parameters=made)})
     with progress.part(0.6, 1.0, "computing metrics"):
         metrics = metrics_of(model, holdout, spec, table, rows)
-    warnings = [] if method == "none" else rare_classes(model, table, split)
+    warnings = [
+        *(rare_classes(table, split) if method != "none" else ()),
+        *no_ranking(model, holdout),
+        *separating_features(table),
+        *_rounded_numbers(model, table),
+    ]
     card = card_to_publish(
         model, job, spec, table, split, metrics, evaluation, warnings, 0.0, refit=False
     )
@@ -213,6 +233,21 @@ def _evaluated(
             "the model is right on every row of the data set: it was probably trained on these rows"
         )
     return card, model, holdout, said
+
+
+def _rounded_numbers(model: Imported, table: Table) -> list[str]:
+    """A sentence where the model takes numbers in single precision, and what that rounds off decides."""
+    some = table.X[:: max(1, len(table.X) // _COMPARED_ROWS)]
+    columns, share = rounded_columns(model.scorer, some)
+    if share < _DECISIVE:
+        return []
+    named = some_of([repr(table.schema.names[j]) for j in columns], _SHOWN)
+    message = (
+        f"the model computes in single precision, which has too few digits for {named}: the next number"
+        f" that it can tell from theirs changes the probabilities of {share:.0%} of the rows by more than"
+        f" {CHANGE}; export it with float64 inputs, or subtract an offset before training"
+    )
+    return [message]
 
 
 def check_order(P: np.ndarray, y: np.ndarray, classes: Sequence[int | str]) -> None:

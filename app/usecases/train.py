@@ -35,7 +35,13 @@ from app.usecases.fields import Name, Names, Text, WireModel, few
 from app.usecases.matrices import MatrixFields, Stakes, own_matrices, read_matrix, refuse_actions
 from app.usecases.ports import Ports
 from app.usecases.specs import HOLDOUT, SEED, LearnerSpec, TrainSpec
-from app.usecases.training_warnings import notes, rare_classes, repeated_rows
+from app.usecases.training_warnings import (
+    no_ranking,
+    notes,
+    rare_classes,
+    repeated_rows,
+    separating_features,
+)
 from payoff import progress
 from payoff.acquisition.prices import Prices
 from payoff.decisions.benefit import oddities
@@ -403,8 +409,12 @@ def trained(ports: Ports, job: Job) -> tuple[Card, Any, Holdout | None, list[str
         with every, clock.running(), placed(features=table.schema.names):
             estimator.refit(table.X, table.y)
             _check_answers(estimator, table, table.X)
-    rare = rare_classes(estimator, table, rows)
-    warnings = [*rare, *getattr(estimator, "doubts_", ()), *repeated_rows(table)]
+    warnings = [
+        *rare_classes(table, rows),
+        *(getattr(estimator, "doubts_", ()) or no_ranking(estimator, holdout)),
+        *(separating_features(table) if job.kind == KIND else ()),  # scores are to tell classes
+        *repeated_rows(table),
+    ]
     seconds = round(clock.seconds, 3)
     if holdout is None:
         evaluated = None

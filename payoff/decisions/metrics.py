@@ -106,6 +106,25 @@ def rank_area(scores: np.ndarray, inside: np.ndarray) -> tuple[float, float]:
     return float(surplus / pairs), float(np.sqrt(max(spread, 0.0) / (12 * pairs)))
 
 
+def mean_rank_area(
+    scores: np.ndarray, inside: np.ndarray, fewest: int
+) -> tuple[float, float] | None:
+    """The mean of the columns' areas under ROC curves, by their precision, and its standard error as of `rank_area`.
+
+    Scores and bool `inside` are (n, c). A column counts with `fewest` rows inside and outside; None where none does.
+    """
+    counts = inside.sum(axis=0)
+    columns = np.flatnonzero(np.minimum(counts, len(inside) - counts) >= fewest)
+    if not columns.size:
+        return None
+    areas, errors = np.array([rank_area(scores[:, k], inside[:, k]) for k in columns]).T
+    varied = errors > 0
+    if not varied.any():  # all scores are the same
+        return 0.5, 0.0
+    weights = errors[varied] ** -2
+    return float(np.average(areas[varied], weights=weights)), float(weights.sum() ** -0.5)
+
+
 def _of_class(k: int, codes: np.ndarray, chosen: np.ndarray) -> dict[str, Any]:
     rows, predicted = int((codes == k).sum()), int((chosen == k).sum())
     correct = int(((codes == k) & (chosen == k)).sum())

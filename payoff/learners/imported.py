@@ -26,6 +26,10 @@ FOLDS = 5
 _WORDS = 300  # characters of a foreign error
 _TOLERANCE = 1e-4  # of the sum of a row: some formats have float32
 _SHOWN = 5
+_ROWS_ALONE = 10  # rows that are answered once more, each alone
+_WHOLE = 2.0**24  # numbers beyond it are rounded to whole ones, or more, in single precision
+CHANGE = 0.05
+"""Of a probability: what a change of rounding may not exceed."""
 _NUMBERS = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(int64)": np.int64}
 _PLAIN = re.compile(r"\W")  # what converters to ONNX replace in names
 
@@ -174,6 +178,41 @@ def checked_rows(P: np.ndarray, n_classes: int) -> np.ndarray:
             "/file", f"the model's answers are not probabilities that sum to 1, such as {row[:10]}"
         )
     return P
+
+
+def check_alone(scorer: "Foreign", X: np.ndarray, among: np.ndarray) -> None:
+    """Invalid where a model answers some row of X (n, m) alone otherwise than `among` the others (n, K)."""
+    for i in np.linspace(0, len(X) - 1, min(len(X), _ROWS_ALONE)).astype(np.intp):
+        alone = scorer.answers(X[i : i + 1])
+        if not np.allclose(alone, among[i], rtol=0, atol=_TOLERANCE):
+            shown = [np.round(P.ravel(), 6).tolist()[:_SHOWN] for P in (alone, among[i])]
+            raise Invalid.at(
+                "/file",
+                f"the model's answer about row {i} depends on the other rows: it is {shown[0]} alone, and"
+                f" {shown[1]} among {len(X)}; a model has to standardise by its training rows, not by the"
+                " batch: export it in evaluation mode",
+            )
+
+
+def rounded_columns(scorer: Scorer, X: np.ndarray) -> tuple[np.ndarray, float]:
+    """The columns of X (n, m) with numbers that single precision rounds by 1 or more, if the model rounds them so; and
+    for which share of the rows the next single number changes a probability by more than `CHANGE`.
+
+    A model rounds them that answers rounded numbers with the very same probabilities. Half of the next numbers are
+    greater, half are smaller, at random, as differences of columns matter.
+    """
+    with np.errstate(over="ignore"):
+        single = X.astype(np.float32)
+    rounded = (single != X) & (np.abs(X) > _WHOLE) & np.isfinite(single)
+    columns = np.flatnonzero(rounded.any(axis=0))
+    if not columns.size:
+        return columns, 0.0
+    P = scorer.posterior(X)
+    if (scorer.posterior(np.where(rounded, single, X)) != P).any():
+        return columns[:0], 0.0
+    ends = np.random.default_rng(0).choice(np.array([-np.inf, np.inf], dtype=np.float32), X.shape)
+    following = scorer.posterior(np.where(rounded, np.nextafter(single, ends), X))
+    return columns, float((np.abs(following - P) > CHANGE).any(axis=1).mean())
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

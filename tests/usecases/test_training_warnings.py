@@ -1,5 +1,6 @@
 """What training and predictions warn of: few rows, rows that occur again, benefits that choose nothing, far values."""
 
+import dataclasses
 import io
 import json
 from types import SimpleNamespace
@@ -10,11 +11,17 @@ import pytest
 from app.data.dataset import Table
 from app.features import Feature, Schema
 from app.registry.card import FeatureCard
-from app.registry.loaded import Loaded
+from app.registry.loaded import Holdout, Loaded
 from app.usecases.evaluation import feature_cards, split_rows
 from app.usecases.predict import strange_values
 from app.usecases.specs import LearnerSpec, TrainSpec
-from app.usecases.training_warnings import notes, rare_classes, repeated_rows
+from app.usecases.training_warnings import (
+    no_ranking,
+    notes,
+    rare_classes,
+    repeated_rows,
+    separating_features,
+)
 from payoff.errors import positions
 from payoff.learners.catalogue import KINDS, resolve
 from payoff.learners.parameters import request_of
@@ -55,12 +62,7 @@ def table_of(counts, seed=0, apart=1.0):
 def test_classes_of_few_rows_are_named_with_the_rows_they_need(counts, part, few, needed):
     table = table_of(counts)
     rows = split_rows(table.y, part, 0)
-    model = (
-        resolve({"kind": "logistic"})
-        .build(random_state=0)
-        .fit(table.X[rows.train], table.y[rows.train])
-    )
-    found = rare_classes(model, table, rows)
+    found = rare_classes(table, rows)
     assert [one.startswith(FEW.format(few, needed)) for one in found] == [True] * bool(few)
 
 
@@ -71,9 +73,95 @@ def test_features_that_say_nothing_about_the_class_are_told(counts):
     for apart, seed in [(1.0, 0), *((0.0, seed) for seed in range(12))]:
         table = table_of(counts, seed, apart)
         model = resolve({"kind": "logistic"}).build(random_state=0).fit(table.X, table.y)
-        told.append(bool(rare_classes(model, table, split_rows(table.y, 0.0, 0))))
+        told.append(bool(no_ranking(model, None)))
         assert told[-1] == (np.ptp(model.posterior(table.X), axis=0).max() < 1e-9)
     assert any(told) > told[0]
+
+
+RANKING = SimpleNamespace(ranks=lambda: True)
+CODES = np.arange(300) % 3
+NOISE = np.random.default_rng(1).dirichlet(np.ones(3), 300)
+LABELS = np.stack([CODES == 0, CODES == 1], axis=1).astype(np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("y", "noise", "signal"),
+    [
+        (np.minimum(CODES, 1), NOISE[:, :2], np.eye(2)[np.minimum(CODES, 1)]),
+        (CODES, NOISE, np.eye(3)[CODES]),
+        (LABELS, NOISE[:, :2], LABELS),
+        (CODES.astype(float), NOISE[:, :1], CODES[:, None]),
+    ],
+    ids=["two classes", "three classes", "labels", "numbers"],
+)
+def test_unseen_rows_that_are_not_ranked_better_than_by_chance_are_told(y, noise, signal):
+    """Whatever the learner; some signal within the noise is enough, and few rows say nothing."""
+    reversed_, flat = noise - 0.2 * signal, np.ones(noise.shape)
+    few = slice(0, 12)
+    told = [
+        bool(no_ranking(RANKING, Holdout(scores, truth)))
+        for scores, truth in [
+            (noise, y),
+            (reversed_, y),
+            (flat, y),
+            (noise + 0.2 * signal, y),
+            (reversed_[few], y[few]),
+        ]
+    ]
+
+    assert told == [True, True, True, False, False]
+
+
+def leaking(column, kind="numeric", n=400):
+    """A table with noise and a column that is a function of the class (y) and of noise (z)."""
+    rng = np.random.default_rng(0)
+    y, z = (rng.random(n) < 0.2).astype(np.int64), rng.random(n)
+    features = [Feature("noise", "numeric"), Feature("known later", kind, tuple("abcdefgh"))]
+    X = np.column_stack((rng.normal(size=n), column(y, z)))
+    return Table(Schema(features), X, y, ("paid", "unpaid"), ("label",), "00")
+
+
+@pytest.mark.parametrize(
+    ("column", "kind", "named"),
+    [
+        (lambda y, z: np.where(y, 30 + 60 * z, 28 * z), "numeric", True),
+        (lambda y, z: np.where(y | (z < 0.004), 30 + 60 * z, 0), "numeric", True),
+        (lambda y, z: np.where(y, z, np.nan), "numeric", True),  # a date of what happened
+        (lambda y, z: np.abs(y - 0.5) * z, "numeric", False),
+        (lambda y, z: y + 2 * z, "numeric", False),
+        (lambda y, z: np.where(y, 0, 1 + np.floor(7 * z)), "categorical", True),
+        (lambda y, z: np.floor(8 * z) + 0 * y, "categorical", False),
+    ],
+    ids=["number", "nearly", "missing", "noise", "useful", "words", "words of noise"],
+)
+def test_a_feature_that_alone_tells_the_classes_is_named(column, kind, named):
+    """Also where the rows are sorted by class, and not where hardly a row is of another class."""
+    table = leaking(column, kind)
+    order = np.argsort(table.y, kind="stable")
+    by_class = dataclasses.replace(table, X=table.X[order], y=table.y[order])
+    few = dataclasses.replace(table, X=table.X[:60], y=table.y[:60])
+
+    told = [separating_features(one) for one in (table, by_class)]
+
+    assert [["'known later'" in sentence for sentence in one] for one in told] == [
+        [True] * named
+    ] * 2
+    assert not separating_features(few)
+
+
+def test_a_job_names_what_leaks_and_what_ranks_nothing(service):
+    """Of a learner that is not calibrated by folds, too."""
+    table = leaking(lambda y, z: np.where(y, 30 + 60 * z, 28 * z))
+    labels = [table.classes[code] for code in table.y]
+    order = {"learner": {"kind": "random_forest", "n_estimators": 20, "calibration": "none"}}
+    data = {"features": ["noise", "days_overdue"], "rows": table.X.tolist(), "labels": labels}
+    noise = {"features": ["noise"], "rows": table.X[:, :1].tolist(), "labels": labels}
+
+    leak = trained(service, {"model": "leak", "data": data, **order})["warnings"]
+    chance = trained(service, {"model": "chance", "data": noise, **order})["warnings"]
+
+    assert ["'days_overdue' (100.00% of the rows)" in sentence for sentence in leak] == [True]
+    assert ["does not rank rows" in sentence for sentence in chance] == [True]
 
 
 @pytest.mark.parametrize(("counts", "expected"), [([40, 40], 0), ([60, 5, 2], 1)])

@@ -7,7 +7,12 @@ import numpy as np
 import onnx
 import pytest
 import skl2onnx
-from skl2onnx.common.data_types import FloatTensorType, Int64TensorType, StringTensorType
+from skl2onnx.common.data_types import (
+    DoubleTensorType,
+    FloatTensorType,
+    Int64TensorType,
+    StringTensorType,
+)
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
@@ -16,7 +21,13 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from app.features import Feature, Schema
 from payoff.errors import Invalid, MissingPackage
-from payoff.learners.imported import OnnxScorer, class_order, load_onnx
+from payoff.learners.imported import (
+    OnnxScorer,
+    check_alone,
+    class_order,
+    load_onnx,
+    rounded_columns,
+)
 from tests.messages import says
 
 N = 200
@@ -182,3 +193,63 @@ def test_without_the_extra_the_error_names_it(monkeypatch):
 def test_classes_that_are_equal_or_written_alike_are_one(names, classes, expected):
     order = class_order(names, classes)
     assert (None if order is None else order.tolist()) == expected
+
+
+def by_batch() -> bytes:
+    """A network that standardises its rows by their mean, as one exported in training mode does."""
+    nodes = [
+        onnx.helper.make_node("ReduceMean", ["X"], ["M"], axes=[0], keepdims=1),
+        onnx.helper.make_node("Sub", ["X", "M"], ["C"]),
+        onnx.helper.make_node("ReduceMean", ["C"], ["Z"], axes=[1], keepdims=1),
+        onnx.helper.make_node("Sigmoid", ["Z"], ["P"]),
+    ]
+    given, made = (
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [None, width])
+        for name, width in (("X", 2), ("P", 1))
+    )
+    graph = onnx.helper.make_graph(nodes, "by batch", [given], [made])
+    content: bytes = onnx.helper.make_model(
+        graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9
+    ).SerializeToString()
+    return content
+
+
+def test_a_row_alone_equals_itself_among_others():
+    ordinary = load_onnx(net(), NUMBERS, CLASSES, list(CLASSES))
+    by_others = load_onnx(by_batch(), NUMBERS, CLASSES, list(CLASSES))
+
+    check_alone(ordinary, X, ordinary.answers(X))
+    with pytest.raises(Invalid) as caught:
+        check_alone(by_others, X, by_others.answers(X))
+
+    assert says("/file", "row 0 depends on the other rows", "evaluation mode") in caught.value.flaws
+
+
+SECONDS = 1.7e9 + np.floor(RNG.random(N) * 1.6e7)
+STAY = np.floor(RNG.exponential(300, N))
+
+
+@pytest.mark.parametrize(
+    ("columns", "tensor", "rounded"),
+    [
+        ((SECONDS, SECONDS + STAY), FloatTensorType, [0, 1]),
+        ((SECONDS, SECONDS + STAY), DoubleTensorType, []),
+        ((SECONDS - 1.7e9, SECONDS - 1.7e9 + STAY), FloatTensorType, []),
+        ((RNG.normal(size=N), STAY), FloatTensorType, []),
+    ],
+    ids=["single", "double", "with an offset", "small numbers"],
+)
+def test_numbers_that_single_precision_rounds_so_that_it_decides(columns, tensor, rounded):
+    """A stay of minutes between two times in Unix seconds, which single precision rounds by up to 64."""
+    rows = np.column_stack(columns)
+    model = LogisticRegression(C=1e9, max_iter=10_000).fit(
+        rows, np.where(STAY > 200, "ill", "healthy")
+    )
+    types, options = [("X", tensor([None, 2]))], {id(model): {"zipmap": False}}
+    file = skl2onnx.to_onnx(model, initial_types=types, options=options)
+    scorer = load_onnx(file.SerializeToString(), NUMBERS, CLASSES, list(CLASSES))
+
+    found, share = rounded_columns(scorer, rows)
+
+    assert found.tolist() == rounded
+    assert (share > 0.1) == bool(rounded)
