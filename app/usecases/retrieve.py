@@ -7,7 +7,7 @@ import numpy as np
 
 from app.errors import Conflict
 from app.registry.loaded import Loaded
-from app.usecases.predict import LARGEST_ANSWER, check_finite, strange_values
+from app.usecases.predict import LARGEST_ANSWER, check_finite
 from app.usecases.promises import promiser
 from app.usecases.retrieve_request import SAMPLED, RetrieveFields, Sets, check_extent
 from payoff.errors import Invalid, TooLarge, counted, pointer, unknown
@@ -82,7 +82,7 @@ def retrieve_with(
 
     Raises Invalid at the name of the field that does not fit.
     """
-    warnings = [*model.card.warnings, *warnings, *strange_values(model, X)]
+    warnings = [*model.card.warnings, *warnings]
     if model.regression:
         raise Invalid.at(
             "/model",

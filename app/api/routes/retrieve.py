@@ -25,7 +25,7 @@ from app.api.routing import (
     refuse_query,
 )
 from app.registry.loaded import Loaded
-from app.usecases.predict import Rows, check_one_source
+from app.usecases.predict import Rows, check_one_source, strange_values
 from app.usecases.retrieve_request import RetrieveAnswer, RetrieveFields, RetrieveRequest, Sets
 
 _TEXT_FIELDS = ("model", "setting", "method")
@@ -82,6 +82,7 @@ def _answer(
     if model is not None:
         X, warnings, *_ = rows(model)
         _charge(request, asked, len(X), len(X) * len(model.classes))
+        warnings = [*warnings, *strange_values(model, X)]
         answer = usecase.retrieve_with(model, X, asked, warnings)
     else:
         assert sets is not None
