@@ -209,7 +209,8 @@ class Schema:
         X = np.empty((len(rows), len(self.names)))
         warnings: list[str] = []
         for j, column in enumerate(zip(*rows, strict=True)):
-            if not self.takes(j, set(map(type, column))):
+            usual = WORDS if j in self._codes else NUMBERS  # no set of the types is twice as fast
+            if not (usual.issuperset(map(type, column)) or self.takes(j, set(map(type, column)))):
                 raise ValueError
             if j in self._codes or j in self.formed:
                 X[:, j], notes = self.codes(j, column)

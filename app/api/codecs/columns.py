@@ -211,8 +211,7 @@ def _fits(kind: pa.DataType, schema: Schema, j: int) -> bool:
         return form.startswith(ISO) or j in schema.categorical
     if pa.types.is_boolean(kind):
         return schema.takes(j, {bool}) or not (form or j in schema.categorical)
-    is_null = pa.types.is_null(kind)
-    return is_null or (holds_numbers(kind) and schema.takes(j, {float}))
+    return pa.types.is_null(kind) or (holds_numbers(kind) and schema.takes(j, {float}))
 
 
 def codes_of(column: pa.ChunkedArray, schema: Schema, j: int) -> tuple[np.ndarray, list[str]]:
