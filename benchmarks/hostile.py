@@ -16,11 +16,13 @@ import json
 import os
 import random
 import re
+import socket
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -216,10 +218,12 @@ def measured(
     replica: Replica, process: psutil.Process, attack: Attack, hostile: str, other: str
 ) -> Figures:
     figures, over = Figures(), threading.Event()
+    strikes: set[http.client.HTTPConnection] = set()
 
     def strike() -> None:
         while not over.is_set():
-            figures.answers[send(replica, attack, hostile)[0]] += 1
+            with suppress(OSError, http.client.HTTPException):  # cut off at the end
+                figures.answers[send(replica, attack, hostile, strikes)[0]] += 1
 
     def wait(name: str, request: Attack) -> None:
         while not over.is_set():
@@ -240,21 +244,34 @@ def measured(
     while any(thread.is_alive() for thread in threads):
         if time.monotonic() > until:
             over.set()
+            for connection in strikes.copy():
+                with suppress(OSError, AttributeError):  # it is closed by now
+                    connection.sock.shutdown(socket.SHUT_RDWR)
         figures.memory = max(figures.memory, process.memory_info().rss / 2**20)
         time.sleep(PAUSE)
     return figures
 
 
-def send(replica: Replica, attack: Attack, key: str) -> tuple[int, float]:
-    """The status of the answer, and how long all of it took."""
+def send(
+    replica: Replica,
+    attack: Attack,
+    key: str,
+    connections: set[http.client.HTTPConnection] | None = None,
+) -> tuple[int, float]:
+    """The status of the answer, and how long all of it took; among the `connections` meanwhile."""
     began = time.monotonic()
     connection = http.client.HTTPConnection("127.0.0.1", replica.port, timeout=300)
+    opened = set() if connections is None else connections
+    opened.add(connection)
     headers = {"X-API-Key": key, "Content-Type": attack.kind, "Accept": attack.kind}
-    connection.request("POST" if attack.body else "GET", attack.path, attack.body, headers)
-    answer = connection.getresponse()
-    while answer.read(1 << 20):
-        pass
-    connection.close()
+    try:
+        connection.request("POST" if attack.body else "GET", attack.path, attack.body, headers)
+        answer = connection.getresponse()
+        while answer.read(1 << 20):
+            pass
+    finally:
+        connection.close()
+        opened.discard(connection)
     return answer.status, time.monotonic() - began
 
 
