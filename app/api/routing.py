@@ -149,7 +149,7 @@ def media_type_of_body(request: Request, others: Collection[str] = ()) -> str:
 def unsupported(kind: str, known: Collection[str]) -> Unsupported:
     """The error that a body comes in a media type that is none of the `known` ones."""
     arrived = (
-        f"the body comes as {kind[:80]!r}" if kind else "the body comes without a Content-Type"
+        f"the body comes as {kind[:60]!r}" if kind else "the body comes without a Content-Type"
     )
     if kind == "application/x-www-form-urlencoded":
         arrived += ", which curl -d sends, joining the lines of a file; use --data-binary @file"

@@ -143,7 +143,11 @@ class CsvText:
         """The error for a file of which Arrow has read all, and found at most a header."""
         self._content.seek(0)
         line = self._content.readline(_BLOCK).decode(self._codec, errors="replace").strip()
-        arrived = f"is {line[:_SHOWN]!r}, and no row follows it" if line else "is empty"
+        arrived = (
+            f"is {line[:_SHOWN]!r}, and no row follows it, or a quote is not closed"
+            if line
+            else "is empty"
+        )
         hint = "; curl -d joins the lines of a file: send it with --data-binary @file"
         return Invalid.at("", f"the first line {arrived}{hint}")
 

@@ -133,7 +133,7 @@ def test_dialects_give_the_same_data_set(store, content):
     [
         (b"", says("/file", "Empty")),
         (b" \n\n", says("/file", "column 1", "no name")),
-        (b"a,y", says("/file", "Empty")),
+        (b"a,y", says("/file", "no row")),
         (b"a,y\n", says("/file", "header")),
         (b"a,a,y\n1,2,0\n", says("/file", "'a'", "1", "2")),
         (b",y\n1,0\n", says("/file", "column 1", "name", "index=False")),
