@@ -14,7 +14,6 @@ BENEFITS: dict[str, Any] = {
     "repaid": {"grant": {"column": "loan_amount", "times": 0.12, "plus": -300}, "refuse": 0},
 }
 ACTIONS = ["grant", "refuse"]
-MEANS = [[-4992.867, 0], [898.288, 0]]  # what the cells would be for a loan of the mean amount
 NAMES = ["income", "loan_amount", "opened"]
 COLUMNS = ["applicant", *NAMES]
 
