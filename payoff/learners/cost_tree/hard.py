@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
-from payoff.learners.cost_tree.optimise import fit_columns
-from payoff.learners.cost_tree.soft import ScoreLoss, SoftTree, Squared
+from payoff.learners.cost_tree.optimise import add_columns, fit_columns
+from payoff.learners.cost_tree.soft import Objective, ScoreLoss, SoftTree, Squared
 
 _STEPS = 100
 _SAME = 1e-12
 _LITTLE = 1e-6
 _RIDGE = 0.1  # of the columns' mean square
 _ENOUGH = 5  # rows for each column, without a ridge
+_CLEAR = 2.0
+"""The least gain of a column at an exit, as a multiple of that of a column without information (Akaike's criterion): of
+diabetes, with half of its price as the budget, the error was .71 of the variance with it and .78 without."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +52,13 @@ class HardTree:
         self.predicting, self.routing = (self.predictors != 0).max(axis=2), self.routes != 0
         self.offsets, self.thresholds = soft.offsets.copy(), soft.thresholds.copy()
         self.alive = soft.alive.copy()
+
+    def twin(self) -> Self:
+        """A tree with the same nodes, which can be pruned and tuned apart."""
+        twin = copy.copy(self)
+        for name in ("predictors", "predicting", "offsets", "alive"):
+            setattr(twin, name, getattr(self, name).copy())
+        return twin
 
     def has(self, k: int) -> bool:
         """Whether there is such a node."""
@@ -85,11 +98,40 @@ class HardTree:
         """Fit every node's prediction anew on its support: on the rows that leave there, or else on all that pass."""
         left = self.leave(rows.columns)
         for k in np.flatnonzero(self.alive):
-            self._tune(int(k), rows, left)
+            self.tune_node(int(k), rows, left)
+
+    def exits_by_price(
+        self, rows: LeafRows, problem: Objective, shares: Sequence[float]
+    ) -> Iterator[Self]:
+        """Tuned trees with the same decisions whose exits choose their columns anew, for falling `shares` of the
+        trade-off of `problem`; each continues the one before, and is left out where that adds no column.
+
+        A column that decides is asked of all rows, one at an exit of those that leave there. In soft training a few
+        rows of other exits hide what a column says about its own.
+        """
+        tree, members, left = self.twin(), problem.charges.members, self.leave(rows.columns)
+        exits = np.unique(left).tolist()
+        tree.predictors[exits], tree.offsets[exits], tree.predicting[exits] = 0.0, 0.0, False
+        for number, share in enumerate(shares):
+            eased = replace(problem, lambda_=share * problem.lambda_)
+            before = tree.predicting.copy()
+            for k in exits:
+                above = np.zeros(members.shape[1], dtype=np.bool_)
+                for j in SoftTree.path(k)[:-1]:
+                    above |= tree.support(j)
+                start = tree.predictors[k], tree.offsets[k]
+                weights = problem.shares * (left == k)
+                added = add_columns(eased, weights, members @ above > 0, start, _CLEAR)
+                tree.predictors[k], tree.offsets[k] = added
+                tree.predicting[k] = tree.predictors[k].any(axis=1)
+            if number and (tree.predicting == before).all():
+                continue
+            for k in exits:
+                tree.tune_node(k, rows, left)
+            yield tree.twin()
 
     def prune(self, rows: LeafRows, validation: LeafRows) -> None:
-        """Remove nodes, from the bottom, without which the validation loss is no larger (section 4.2)."""
-        self.tune(rows)
+        """Remove nodes of a tuned tree, from the bottom, without which the validation loss is no larger."""
         left, held = self.leave(rows.columns), self.leave(validation.columns)
         for k in reversed(np.flatnonzero(self.alive)[1:].tolist()):
             if not self.leaf(k):
@@ -103,7 +145,7 @@ class HardTree:
             kept = self.predictors[parent].copy(), self.offsets[parent].copy()
             self.alive[k] = False
             without = np.where(left == k, parent, left)
-            self._tune(parent, rows, without)
+            self.tune_node(parent, rows, without)
             if self._total(sample, np.full(len(touched), parent)) <= before + _SAME:
                 left, held = without, np.where(held == k, parent, held)
             else:
@@ -113,11 +155,12 @@ class HardTree:
     def _total(self, rows: LeafRows, left: np.ndarray) -> float:
         return float(rows.weights @ self.loss(self.predict(rows.columns, left), rows.targets)[0])
 
-    def _tune(self, k: int, rows: LeafRows, left: np.ndarray) -> None:
+    def tune_node(self, k: int, rows: LeafRows, left: np.ndarray) -> None:
+        """Fit the prediction of node k anew, of rows that leave at the nodes `left` (n,); see `tune`."""
         here = left == k
         if not here.any():
             here = _passes(left, k)
-        support, L = self.support(k), self.loss.outputs
+        support = self.support(k)
         known, counts, ridge = self._prior(rows)
         columns = np.concatenate(
             (rows.columns[here][:, support], np.zeros((len(known), support.sum())))
@@ -126,7 +169,7 @@ class HardTree:
         weights = np.concatenate((rows.weights[here], counts))
         if isinstance(self.loss, Squared) and here.sum() < _ENOUGH * support.sum():
             ridge += _RIDGE * _spread(rows)
-        start = np.zeros((columns.shape[1], L)), np.zeros(L)
+        start = self.predictors[k][support], self.offsets[k]
         self.predictors[k] = 0.0
         self.predictors[k][support], self.offsets[k] = fit_columns(
             columns, targets, weights, self.loss, ridge, start, _STEPS

@@ -95,33 +95,47 @@ def _from_all(tree: SoftTree, k: int) -> tuple[np.ndarray, np.ndarray]:
 def _greedy(tree: SoftTree, k: int) -> tuple[np.ndarray, np.ndarray]:
     """The same of one column after the other."""
     problem = tree.problem
-    Phi, y, loss = problem.columns, problem.targets, problem.loss
-    weights = problem.shares * tree.reach(k)
-    total = weights.sum()
-    curvature = (
-        loss.curvature * (weights @ np.square(Phi - weights @ Phi / total)) + 1e-12
-    )  # the offset follows
+    T, L = problem.columns.shape[1], problem.loss.outputs
     paid = tree.mixed[list(tree.path(k)[:-1])].sum(axis=0) > 0
-    T, L = Phi.shape[1], loss.outputs
-    W, b = np.zeros((T, L)), np.zeros(L)
-    chosen = np.zeros(T, dtype=np.bool_)
+    start = np.zeros((T, L)), np.zeros(L)
+    return add_columns(problem, problem.shares * tree.reach(k), paid, start)
+
+
+def add_columns(
+    problem: Objective,
+    weights: np.ndarray,
+    paid: np.ndarray,
+    start: tuple[np.ndarray, np.ndarray],
+    least: float = 0.0,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Weights (T, L) and offsets (L,) of a node for rows of `weights` (n,), which continue those of `start`: the column
+    is added that lowers the loss most beyond its price, as long as there is one.
+
+    The charges that are `paid` (S,) cost nothing more, nor do those of the columns of `start`. A column lowers the loss
+    by more than `least` times what one without information does.
+    """
+    Phi, y, loss, members = problem.columns, problem.targets, problem.loss, problem.charges.members
+    total, n_rows = weights.sum(), weights.sum() ** 2 / (weights @ weights)
+    # The offset follows a column, so that only the spread about the mean counts.
+    spread = weights @ np.square(Phi - weights @ Phi / total)
+    curvature = loss.curvature * spread + _TINY
+    W, b = start[0].copy(), start[1]
+    chosen: np.ndarray = (W != 0).any(axis=1)
     while True:
         W[chosen], b = fit_columns(
             Phi[:, chosen], y, weights, loss, 1e-4 * total, (W[chosen], b), 10
         )
-        slopes = Phi.T @ (weights[:, None] * loss(Phi @ W + b, y)[1])
-        gain = np.square(slopes).sum(axis=1) / (2 * curvature)
-        price = (
-            problem.lambda_
-            * total
-            * (np.where(paid, 0.0, problem.charges.price) @ problem.charges.members)
-        )
-        worth = np.where(chosen, -np.inf, gain - price - problem.rho)
+        losses, dS = loss(Phi @ W + b, y)
+        gain = np.square(Phi.T @ (weights[:, None] * dS)).sum(axis=1) / (2 * curvature)
+        noise = weights @ losses if isinstance(loss, Squared) else 0.5 * loss.outputs * total
+        due = np.where(paid | (members @ chosen > 0), 0.0, problem.charges.price) @ members
+        price = problem.lambda_ * total * due
+        gain[chosen | (gain <= least * noise / n_rows)] = -np.inf
+        worth = gain - price - problem.rho
         best = int(worth.argmax())
         if chosen.all() or worth[best] <= 1e-9:
             return W, b
         chosen[best] = True
-        paid |= problem.charges.members @ (np.arange(T) == best) > 0
 
 
 class NodeProblem:

@@ -26,6 +26,12 @@ feature decides which other two count, accuracy was .77 with 1, .90 with 3, .93 
 .001) the error .139 with 1, .129 with 4."""
 STEPS = 20
 """Trade-offs on a path."""
+EXITS = (1.0, 0.1, 0.01, 0.001)
+"""Trade-offs of exits, as parts of that of the tree: what decides is asked of all rows, what an exit needs of those
+that leave there, so that cheap features may decide which dear one to ask for.
+"""
+EQUAL = 1e-6
+"""Errors that differ by less, as a part of that of the prior, are equal: of exact trees the cheapest is taken."""
 RANGE = (1e-3, 2.0)
 """The least and the largest of them, as parts of that at which a single node would use nothing that costs."""
 _CYCLES = 10
@@ -89,9 +95,18 @@ class Setting:
                     )
                 with part(0.4, 1.0):
                     improve(soft, _CYCLES)
-                hard = HardTree(soft, self.learner.zero_tolerance)
-                hard.prune(inside, outside)
-                yield self.point(self.assemble(hard, self.prior(outside)), outside, lambda_), hard
+                for hard in self.hardened(soft, inside):
+                    hard.prune(inside, outside)
+                    tree = self.assemble(hard, self.prior(outside))
+                    yield self.point(tree, outside, lambda_), hard
+
+    def hardened(self, soft: SoftTree, rows: LeafRows) -> Iterator[HardTree]:
+        """The tuned tree as it was trained and, of a path, those whose exits choose their columns anew."""
+        hard = HardTree(soft, self.learner.zero_tolerance)
+        hard.tune(rows)
+        yield hard.twin()
+        if self.learner.trade_off is None:
+            yield from hard.exits_by_price(rows, soft.problem, EXITS)
 
     def chosen(
         self, inside: LeafRows, outside: LeafRows
@@ -106,7 +121,12 @@ class Setting:
         nothing = self.point(self.assemble(empty, self.prior(inside)), outside, np.inf), empty
         within = [step for step in path if step[0].cost <= limit_of(learner.budget)]
         if self.benefits is None:
-            best = min(within, key=lambda step: (step[0].error, step[0].cost), default=nothing)
+            unit = EQUAL * nothing[0].error or 1.0
+            best = min(
+                within,
+                key=lambda step: (round(step[0].error / unit), step[0].cost),
+                default=nothing,
+            )
         else:
             best = max([nothing, *within], key=lambda step: (step[0].net_benefit, -step[0].cost))
         return sorted(point for point, _ in path), best

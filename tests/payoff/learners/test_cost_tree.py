@@ -12,8 +12,10 @@ from payoff.acquisition.prices import Prices
 from payoff.decisions.benefit import decide, row_benefits
 from payoff.learners.cost_tree import path
 from payoff.learners.cost_tree.estimator import CostTree
+from payoff.learners.cost_tree.hard import HardTree, LeafRows
 from payoff.learners.cost_tree.optimise import NodeProblem, grow, improve
 from payoff.learners.cost_tree.soft import SMOOTH, Charges, Objective, SoftTree, loss_of
+from tests.conftest import trained
 from tests.reference.cost_tree import QUADRANTS, objective, quadrants, stand
 from tests.reference.stepwise import simulate, stands_as, travels_as_it_steps
 
@@ -117,6 +119,40 @@ def test_quadrants_cost_twelve():
         cost = simulate(model.model_, X, model.prices_).cost
         right += np.square(model.predict(X) - y).mean() < 1e-3 and bool((cost == 12.0).all())
     assert right >= 4
+
+
+def test_the_papers_example_over_http(service):
+    """With defaults: two cheap signs say which of four dear features is the label, so no case needs more than 12."""
+    names = ["high", "right", "first", "second", "third", "fourth"]
+    X, y = quadrants(150, 0)
+    order = {
+        "model": "quadrants",
+        "learner": {"kind": "cost_tree", "task": "regression"},
+        "data": {"features": names, "rows": X.tolist(), "labels": y.tolist()},
+        "feature_costs": dict(zip(names, QUADRANTS["feature_costs"], strict=True)),
+        "holdout": 0,
+    }
+    trained(service, order)
+    new, truth = quadrants(200, 1)
+    rows = {"model": "quadrants", "rows": new.tolist(), "labels": truth.tolist(), "budgets": []}
+    plain = service.post("/acquire/simulate", json=rows).json()["budgets"][-1]["plain"]
+    assert plain["cost"] == pytest.approx(12.0)
+    assert plain["error"] < 1e-6
+
+
+def test_exits_choose_columns_by_their_own_rows():
+    """Each tree continues the one before with more columns at its exits, and decides as the soft tree does."""
+    posed, _ = problem(2, 5, n=400, lambda_=0.05, rho=0.0)
+    rows = LeafRows(posed.columns, posed.columns, posed.targets, posed.shares)
+    hard = HardTree(grow(posed, 3, greedy=False), 0.01)
+    hard.tune(rows)
+    trees = list(hard.exits_by_price(rows, posed, (1.0, 0.01, 0.0)))
+    exits = np.unique(hard.leave(posed.columns))
+    for before, after in pairwise(trees):
+        assert (after.predicting[exits] >= before.predicting[exits]).all()
+        assert after.predicting[exits].sum() > before.predicting[exits].sum()
+    for tree in trees:
+        np.testing.assert_array_equal(tree.leave(posed.columns), hard.leave(posed.columns))
 
 
 def table(n=300, seed=0, missing=0.0):
