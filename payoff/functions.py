@@ -34,6 +34,9 @@ class AskingModel(Protocol):
     @property
     def acquires(self) -> bool: ...
 
+    @property
+    def asker(self) -> AskingModel: ...
+
 
 class Decisions(NamedTuple):
     """The action of each row, int (n,), and the expected benefit of every action, float64 (n, A)."""
@@ -159,6 +162,7 @@ def next_feature(
         raise Invalid.at("/model", f"{type(model).__name__} does not ask for features")
     X = np.ascontiguousarray(cases, dtype=np.float64)
     paid = prices_of(getattr(model, "prices_", None) if prices is None else prices, X.shape[-1])
+    model = model.asker
     states = model.model_.step(X, np.where(np.isnan(X), 0, 1), paid, budget)
     experience: Experience | None = getattr(model, "experience_", None)
     known = (~np.isnan(X[:, model.model_.columns])).sum(axis=1)

@@ -50,7 +50,8 @@ class AcquisitionModel:
     def of(
         cls, estimator: Any, names: Sequence[str], classes: Sequence[int | str], prices: Prices
     ) -> AcquisitionModel:
-        """Around a fitted learner that asks."""
+        """Around a fitted learner that asks, or that chose one."""
+        estimator = estimator.asker
         columns = np.zeros(len(names), dtype=bool)
         columns[estimator.model_.columns] = True
         experience = getattr(estimator, "experience_", None)

@@ -32,7 +32,7 @@ from app.usecases.ports import Ports
 from app.usecases.record import distinct
 from payoff.acquisition.prices import Prices
 from payoff.acquisition.states import Trajectories
-from payoff.acquisition.stopping import Worth, at_stake
+from payoff.acquisition.stopping import Worth, stopping_states
 from payoff.decisions.benefit import LARGEST, Prepared, row_benefits
 from payoff.decisions.case_benefits import NO_COLUMNS, Columns, by_case
 from payoff.errors import Flaw, Invalid, TooLarge, below, pointer, reject
@@ -358,18 +358,8 @@ def _ends(
         )
     if not worths:
         return ends
-    n, S = trajectories.asked.shape
-    states = np.broadcast_to(np.arange(S), (n, S))
-    stops = np.ones((n, S + 1), dtype=bool)
-    for number, (B, worth) in enumerate(worths):
-        asked = (states < trajectories.length[:, None]) & (which == number)[:, None]
-        P = ready.probabilities(
-            trajectories.P[:, :S][asked], states[asked], np.zeros(int(asked.sum()), dtype=bool)
-        )
-        stops[:, :S][asked] = worth.stops(
-            trajectories.asked[asked], trajectories.price[asked], at_stake(P, B)
-        )
-    return {**ends, "worth_stopping": np.minimum(stops.argmax(axis=1), trajectories.length)}
+    worth_ends = stopping_states(trajectories, worths, which, ready.probabilities)
+    return {**ends, "worth_stopping": worth_ends}
 
 
 def _fixed(

@@ -139,12 +139,10 @@ def submit(ports: Ports, asked: TrainRequest, *, key: str | None, caller: Caller
     with below("/learner"):
         learner = catalogue.resolve(asked.learner)
     dataset, draft = _dataset(ports, asked.data, caller, numbers=learner.regresses)
-    if learner.kind == "auto" and asked.feature_costs is not None:
-        of_numbers = learner.regresses or dataset.classes is None
-        learner = catalogue.resolve({"kind": "cost_tree" if of_numbers else "forest_chain"})
-        if of_numbers:  # the only learner of numbers that asks for features
-            learner = learner.model_copy(update={"task": "regression"})
     learner = with_task(learner, dataset)
+    if learner.kind == "auto" and learner.regresses and asked.feature_costs is not None:
+        # The cost tree is the only learner of numbers that asks for features.
+        learner = catalogue.resolve({"kind": "cost_tree", "task": "regression"})
     spec = _specification(asked, learner, dataset)
     if draft is not None:
         ports.datasets.keep(draft)  # last of all: what is refused leaves nothing behind

@@ -13,7 +13,7 @@ they say also where only a part of the features is known.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -21,6 +21,7 @@ import numpy as np
 import scipy
 
 from payoff.acquisition.prices import Prices, limit_of, purchases, slack_of
+from payoff.acquisition.states import Trajectories
 from payoff.decisions.benefit import decide
 from payoff.decisions.calibration import Calibrator
 from payoff.stored import Stored
@@ -144,6 +145,31 @@ def at_stake(P: np.ndarray, B: np.ndarray) -> np.ndarray:
     return np.where(
         stake > 1e-12 * loss.max(initial=0.0), stake, 0.0
     )  # what rounding leaves is nothing
+
+
+def stopping_states(
+    trajectories: Trajectories,
+    worths: Sequence[tuple[np.ndarray, Worth]],
+    matrix: np.ndarray,
+    probabilities: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray],
+) -> np.ndarray:
+    """The state (n,) in which each row stops, as more is not worth its price.
+
+    `worths` are matrices (K, A), each with what asking is worth by it, and `matrix` (n,) says by which of them a row
+    stops. `probabilities` are those of `state_probabilities` for P, known and finished.
+    """
+    n, S = trajectories.asked.shape
+    states = np.broadcast_to(np.arange(S), (n, S))
+    stops = np.ones((n, S + 1), dtype=bool)
+    for number, (B, worth) in enumerate(worths):
+        asked = (states < trajectories.length[:, None]) & (matrix == number)[:, None]
+        unfinished = np.zeros(int(asked.sum()), dtype=bool)
+        P = probabilities(trajectories.P[:, :S][asked], states[asked], unfinished)
+        stops[:, :S][asked] = worth.stops(
+            trajectories.asked[asked], trajectories.price[asked], at_stake(P, B)
+        )
+    ends: np.ndarray = np.minimum(stops.argmax(axis=1), trajectories.length)
+    return ends
 
 
 class _Sums:

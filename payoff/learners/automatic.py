@@ -1,22 +1,27 @@
 """The sensible learners compared by what they earn on rows that they did not see; the best of them answers."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from pydantic import Field
 
+from payoff.acquisition.prices import Prices
 from payoff.decisions.benefit import decide, row_benefits
 from payoff.decisions.folds import UNJUDGED, stratified_folds
 from payoff.errors import Invalid
-from payoff.learners.base import Learner
+from payoff.learners.base import Dealt, Learner
+from payoff.learners.budget_forest import BudgetForest
 from payoff.learners.cost_naive_bayes import CostNaiveBayes
+from payoff.learners.forest_chain import ForestChain
 from payoff.learners.gradient_boosting import GradientBoosting
 from payoff.learners.kernel_logistic import KernelLogistic
+from payoff.learners.loading import scikit
 from payoff.learners.logistic import Logistic
 from payoff.learners.parameters import Task
-from payoff.learners.random_forest import RandomForest
+from payoff.learners.random_forest import FreeForest, RandomForest
+from payoff.learners.stepwise import Stepwise, drawn, prices_of, while_worth
 from payoff.learners.unseen import log_losses, mean_and_error, near_best, unseen
 from payoff.progress import part
 from payoff.stored import Stored
@@ -42,9 +47,22 @@ an estimate, so that a busy machine tries what an idle one does.
 """
 REGRESSORS: dict[type[Learner], float] = {RandomForest: 2e-5, GradientBoosting: 4e-5}
 """The same where labels are numbers."""
-_KERNEL_ROWS = (
-    3000  # above, the kernel of all rows is cut to landmarks, and time grows with every class
-)
+PRICED_CANDIDATES: dict[str, tuple[Learner, float]] = {
+    one.name: (one, seconds)
+    for one, seconds in (
+        (ForestChain(), 6e-5),
+        (RandomForest(n_estimators=40, max_features=None), 6e-5),
+        (BudgetForest(), 4e-5),
+        (FreeForest(n_estimators=40), 3e-5),
+    )
+}
+"""The same where features have prices. Of those that are not worse than the best the first is taken: the chain, which
+was the best, or as good, in nearly all cells of benchmarks/acquisition.md.
+"""
+PRICED_NUMBERS = 100_000
+"""The size of the table, in numbers, that is enough to compare these: they take seconds for each fit."""
+_KERNEL_ROWS = 3000
+"""Rows above which the kernel of all rows is cut to landmarks, and time grows with every class."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +78,9 @@ class Tried(Stored):
 class Automatic(Learner):
     """The best of naive Bayes, logistic regression, random forest, gradient boosting and kernel logistic regression, by
     cross-validation: with benefits by what their decisions earn, else by log loss. Of numbers the better of random
-    forest and gradient boosting, by squared error. The card has the table.
+    forest and gradient boosting, by squared error. With `feature_costs` the best of a forest chain, a random forest, a
+    budget forest, and a forest of the free features alone, which answer `/acquire`, by what they earn less the price of
+    what they ask for. The card has the table.
 
     There are three folds. The score is the mean realised benefit of the decisions with `benefits` (K, A), or (n, K, A)
     for the rows that `fit` gets, and without them minus the log loss. A candidate that is not worse than the best by a
@@ -69,6 +89,11 @@ class Automatic(Learner):
     candidate is begun; the first has no limit, nor has the final fit. A candidate that refuses the rows or breaks down
     on them is left out; where none is left, the first error is raised. Fitted: `chosen_` (a kind), `tried_` (`Tried`,
     one per candidate), and `model_`, the winner fitted on all rows.
+
+    With `feature_costs` (Prices, or one price >= 0 for each column), every candidate asks each unseen row for one
+    feature after the other, with benefits as long as that is worth its price, and pays for them. Of those that are not
+    worse than the best the chain is preferred with benefits, and without them what asks for the cheapest features. At
+    most 100,000 numbers of the table are compared.
     """
 
     name: ClassVar = "auto"
@@ -82,15 +107,27 @@ class Automatic(Learner):
         " always tried. `warnings` of the job name the others.",
     ] = 60.0
     benefits: np.ndarray | Sequence[Sequence[float]] | None = None
+    feature_costs: Prices | Sequence[float] | None = None
 
     any_actions: ClassVar = True
     by_case: ClassVar = True
     model_: Learner = field(init=False, repr=False)
+    prices_: Prices | None = field(default=None, init=False, repr=False)
 
     def refit(self, X: np.ndarray, y: np.ndarray) -> Self:
         """Fit the chosen learner again; nothing is compared."""
         self.model_.refit(X, y if self.regresses else np.searchsorted(self.classes_, y))
         return self
+
+    @property
+    def asker(self) -> Learner:
+        """The chosen learner."""
+        return self.model_
+
+    @property
+    def acquires(self) -> bool:
+        """Whether it was chosen to ask for features that have prices."""
+        return self.prices_ is not None and self.model_.acquires
 
     def ranks(self) -> bool:
         """Whether those of the chosen learner do."""
@@ -100,116 +137,148 @@ class Automatic(Learner):
         """The candidates that were not tried for lack of time."""
         return [one.kind for one in self.tried_ if one.reason == _OVER]
 
-    def findings(self, _names: Sequence[str]) -> dict[str, Any]:
-        """The comparison and the calibration of the winner, ready for JSON."""
+    def findings(self, names: Sequence[str]) -> dict[str, Any]:
+        """The comparison, and the calibration and findings of the winner, ready for JSON."""
         candidates = [vars(one) for one in self.tried_]
         calibration = {} if self.regresses else {"calibration": self.model_.calibration_}
-        return {**calibration, "chosen": self.chosen_, "candidates": candidates}
+        return {
+            **calibration,
+            **self.model_.findings(names),
+            "chosen": self.chosen_,
+            "candidates": candidates,
+        }
 
-    def _fit_numbers(self, X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Learner:
-        """The regressor with the least squared error on rows that it did not see."""
-        fold = stratified_folds(np.zeros(len(y), dtype=np.intp), _FOLDS, 0)
-        values: dict[str, np.ndarray] = {}
-        errors: list[Exception] = []
-        work, self.tried_ = 0.0, []
-        for number, (kind, seconds) in enumerate(REGRESSORS.items()):
-            if values and work > self.max_seconds:
-                self.tried_.append(Tried(kind.name, None, None, _OVER))
-                continue
-            work += seconds * X.size * _FOLDS
-            try:
-                with part(0.4 * number, 0.4 * (number + 1), f"trying {kind.name}"):
-                    residuals = y - self._unseen(kind, X, y, weights, fold)[:, 0]
-            except _BREAKDOWNS as error:
-                errors.append(error)
-                self.tried_.append(Tried(kind.name, None, None, str(error)))
-                continue
-            values[kind.name] = -np.square(residuals)
-            self.tried_.append(Tried(kind.name, *mean_and_error(values[kind.name], weights)))
-        if not values:
-            raise errors[0]
-        self.chosen_ = max(values, key=lambda name: mean_and_error(values[name], weights)[0])
-        with part(0.8, 1.0, f"fitting {self.chosen_}"):
-            (kind,) = (one for one in REGRESSORS if one.name == self.chosen_)
-            return self._fitted(kind, X, y, weights)
+    def _check(self) -> None:
+        if self.feature_costs is not None and not self.regresses:
+            self.prices_ = prices_of(self.feature_costs, self.n_features_in_)
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Learner:
-        if self.regresses:
-            return self._fit_numbers(X, codes, weights)
-        fold = stratified_folds(codes, _FOLDS, 0)
-        judged = fold != UNJUDGED
-        able = {
-            kind.name: kind
-            for kind in CANDIDATES
-            if kind is not KernelLogistic or len(X) <= _KERNEL_ROWS
+        rows = self._compared_rows(X, codes)
+        strata = np.zeros(len(X), dtype=np.intp) if self.regresses else codes[rows]
+        fold = stratified_folds(strata, _FOLDS, 0)
+        dealt = Dealt(X[rows], codes[rows], weights[rows], fold)
+        benefits = None
+        if self.benefits is not None:
+            benefits = np.asarray(self.benefits, dtype=np.float64)
+            benefits = benefits if benefits.ndim == 2 else benefits[rows]
+        able = self._able(len(X))
+        self.chosen_ = self._compare(able, dealt, benefits)
+        with part(0.8, 1.0, f"fitting {self.chosen_}"):
+            return self._fitted(able[self.chosen_][0], X, codes, weights)
+
+    def _compared_rows(self, X: np.ndarray, codes: np.ndarray) -> np.ndarray | slice:
+        """The rows of a comparison: all, or with prices some of a large table."""
+        if self.prices_ is None:
+            return slice(None)
+        random = scikit().check_random_state(0)
+        return drawn(np.arange(len(X)), codes, PRICED_NUMBERS // X.shape[1], random)
+
+    def _able(self, n: int) -> dict[str, tuple[Learner, float]]:
+        """The candidates for n rows."""
+        if self.prices_ is not None:
+            return PRICED_CANDIDATES
+        return {
+            kind.name: (kind(), seconds)
+            for kind, seconds in (REGRESSORS if self.regresses else CANDIDATES).items()
+            if kind is not KernelLogistic or n <= _KERNEL_ROWS
         }
-        work, fits = 0.0, len(np.unique(fold[judged]))
+
+    def _compare(
+        self,
+        able: Mapping[str, tuple[Learner, float]],
+        dealt: Dealt,
+        benefits: np.ndarray | None,
+    ) -> str:
+        """The name of the best candidate; `tried_` has all of them."""
+        judged = dealt.fold != UNJUDGED
+        work, fits = 0.0, len(np.unique(dealt.fold[judged]))
         values: dict[str, np.ndarray] = {}
-        losses: dict[str, np.ndarray] = {}
+        preferences: dict[str, np.ndarray] = {}
         errors: list[Exception] = []
         self.tried_ = []
-        for number, (name, kind) in enumerate(able.items()):
+        for number, (name, (learner, seconds)) in enumerate(able.items()):
             if not judged.any() or (values and work > self.max_seconds):
                 reason = _OVER if judged.any() else "no class has two rows"
                 self.tried_.append(Tried(name, None, None, reason))
                 continue
-            work += CANDIDATES[kind] * X.size * fits
+            work += seconds * dealt.X.size * fits
             try:
                 with part(
                     0.8 * number / len(able), 0.8 * (number + 1) / len(able), f"trying {name}"
                 ):
-                    P = self._unseen(kind, X, codes, weights, fold)[judged]
+                    P, paid = self._unseen(learner, dealt, benefits)
             except _BREAKDOWNS as error:
                 errors.append(error)
                 self.tried_.append(Tried(name, None, None, str(error)))
                 continue
-            losses[name] = log_losses(P, codes[judged])
-            values[name] = (
-                -losses[name] if self.benefits is None else self._earned(P, codes[judged], judged)
-            )
-            self.tried_.append(Tried(name, *mean_and_error(values[name], weights[judged])))
+            gains, preference = self._judged(P, paid, dealt, benefits)
+            values[name], preferences[name] = gains[judged], preference[judged]
+            self.tried_.append(Tried(name, *mean_and_error(values[name], dealt.weights[judged])))
         if errors and not values:
             raise errors[0]
-        self.chosen_ = best_of(values, losses, weights[judged]) if values else "logistic"
-        with part(0.8, 1.0, f"fitting {self.chosen_}"):
-            return self._fitted(able[self.chosen_], X, codes, weights)
+        if not values:
+            return "logistic" if self.prices_ is None else ForestChain.name
+        return best_of(values, preferences, dealt.weights[judged])
+
+    def _judged(
+        self, P: np.ndarray, paid: np.ndarray, dealt: Dealt, benefits: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """What each row's answer earns (n,), and what tells candidates apart that are not worse than the best."""
+        if self.regresses:
+            squares = np.square(dealt.codes - P[:, 0])
+            return -squares, squares
+        losses = log_losses(P, dealt.codes)
+        gains = -losses
+        if benefits is not None:
+            gains = row_benefits(dealt.codes, decide(P, benefits).choice, benefits) - paid
+        if self.prices_ is None:
+            return gains, losses
+        return gains, paid if benefits is None else np.zeros(len(paid))
 
     def _fitted(
-        self, kind: type[Learner], X: np.ndarray, codes: np.ndarray, weights: np.ndarray
+        self, learner: Learner, X: np.ndarray, codes: np.ndarray, weights: np.ndarray
     ) -> Learner:
-        own = kind(categorical_features=self.categorical_features, random_state=self.random_state)
+        shared: dict[str, Any] = {
+            "categorical_features": self.categorical_features,
+            "random_state": self.random_state,
+        }
         if self.regresses:
-            own.set_params(task="regression")
-        return own.fit(X, codes, weights)
+            shared["task"] = "regression"
+        if "feature_costs" in learner.get_params():
+            shared["feature_costs"] = self.prices_
+        fitted = replace(learner, **shared).fit(X, codes, weights)
+        if self.prices_ is not None and isinstance(fitted, Stepwise):
+            fitted.learn_stops(X, codes, self.prices_)
+        return fitted
 
     def _unseen(
-        self,
-        kind: type[Learner],
-        X: np.ndarray,
-        codes: np.ndarray,
-        weights: np.ndarray,
-        fold: np.ndarray,
-    ) -> np.ndarray:
-        """Each row's probabilities (n, K), or number (n, 1), from a candidate that did not see it."""
+        self, learner: Learner, dealt: Dealt, benefits: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Each row's probabilities (n, K), or number (n, 1), from a candidate that did not see it, and what it pays."""
+        K = 1 if self.regresses else len(self.classes_)
+        mean = benefits if benefits is None or benefits.ndim == 2 else benefits.mean(axis=0)
 
-        def answered(number: int, inside: np.ndarray, outside: np.ndarray) -> np.ndarray:
+        def answered(number: int, _: np.ndarray, outside: np.ndarray) -> np.ndarray:
             with part(number / _FOLDS, (number + 1) / _FOLDS):
-                model = self._fitted(kind, X[inside], codes[inside], weights[inside])
-            rows = np.ascontiguousarray(X[outside])
-            return model.values(rows)[:, None] if self.regresses else model.posterior(rows)
+                model = self._fitted(learner, *dealt.without(number))
+            rows = np.ascontiguousarray(dealt.X[outside])
+            paid = np.zeros(len(rows))
+            if self.regresses:
+                P = model.values(rows)
+            elif self.prices_ is None:
+                P = model.posterior(rows)
+            else:
+                P, paid = while_worth(model, rows, self.prices_, mean)
+            return np.column_stack((P, paid))
 
-        return unseen(fold, 1 if self.regresses else len(self.classes_), answered)
-
-    def _earned(self, P: np.ndarray, codes: np.ndarray, judged: np.ndarray) -> np.ndarray:
-        B = np.asarray(self.benefits, dtype=np.float64)
-        B = B if B.ndim == 2 else B[judged]
-        return row_benefits(codes, decide(P, B).choice, B)
+        answers = unseen(dealt.fold, K + 1, answered)
+        return answers[:, :K], answers[:, K]
 
 
 def best_of(
-    values: dict[str, np.ndarray], losses: dict[str, np.ndarray], weights: np.ndarray
+    values: dict[str, np.ndarray], preferences: dict[str, np.ndarray], weights: np.ndarray
 ) -> str:
-    """Of those within a standard error of the best value, the one with the smallest mean loss."""
+    """Of those within a standard error of the best value, the first of those with the smallest mean preference."""
     return min(
-        near_best(values, weights), key=lambda name: mean_and_error(losses[name], weights)[0]
+        near_best(values, weights), key=lambda name: mean_and_error(preferences[name], weights)[0]
     )

@@ -156,6 +156,11 @@ class Learner(Dataclass):
         return getattr(self, "task", "") == "regression"
 
     @property
+    def asker(self) -> Learner:
+        """The fitted learner whose model answers `/acquire`: this one, or the one that it chose."""
+        return self
+
+    @property
     def acquires(self) -> bool:
         """Whether the fitted model answers `/acquire`."""
         return self.asks and hasattr(self.model_, "step")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field
 
+from payoff.acquisition.prices import Prices
 from payoff.learners.base import ALL, Dealt
 from payoff.learners.loading import compiled
 from payoff.learners.parameters import Amount, Calibration, Count, Task
-from payoff.learners.stepwise import Stepwise
+from payoff.learners.stepwise import Stepwise, prices_of
 from payoff.progress import part
 
 _LEAVES = (1, 2, 5)
@@ -94,3 +96,21 @@ class RandomForest(Stepwise):
             else:
                 P[dealt.fold == fold] = forest.posterior(np.ascontiguousarray(dealt.only(fold)))
         return P
+
+
+class FreeForest(RandomForest):
+    """A random forest of the features that are free; without any it answers with the class shares."""
+
+    name: ClassVar = "nothing"
+    feature_costs: Prices | Sequence[float] | None = None
+
+    def fit(self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> Self:
+        return super().fit(self._free(X), y, sample_weight)
+
+    def refit(self, X: np.ndarray, y: np.ndarray) -> Self:
+        return super().refit(self._free(X), y)
+
+    def _free(self, X: np.ndarray) -> np.ndarray:
+        """Rows (n, m) without the values that have a price: a column without values is never split on."""
+        prices = prices_of(self.feature_costs, X.shape[1])
+        return np.where(prices.cost > 0, np.nan, X)

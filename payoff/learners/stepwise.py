@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import field
-from typing import ClassVar, Self
+from functools import partial
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from payoff.acquisition.prices import Prices
 from payoff.acquisition.states import Trajectories
-from payoff.acquisition.stopping import Experience
+from payoff.acquisition.stopping import Experience, state_probabilities, stopping_states
 from payoff.decisions.folds import shuffled_groups
 from payoff.errors import Invalid, below
 from payoff.learners.base import Learner
@@ -91,6 +92,25 @@ class Stepwise(Learner):
                 some = drawn(outside, codes, room - sum(len(truth) for _, truth in found), random)
                 found.append((model.travel(X[some], prices), codes[some]))
         return found
+
+
+def while_worth(
+    learner: Any, X: np.ndarray, prices: Prices, benefits: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The class probabilities (n, K) of rows (n, m), NaN where missing, when a fitted learner stops asking, and what
+    has been paid (n,): with benefits (K, A) while more is worth its price, else to its end.
+    """
+    trajectories = learner.model_.travel(X, prices)
+    everyone, ends = np.arange(len(X)), trajectories.length
+    probabilities = partial(
+        state_probabilities, calibrator=learner.calibrator_, experience=learner.experience_
+    )
+    if benefits is not None and learner.experience_ is not None:
+        worth = benefits, learner.experience_.worth(benefits, prices)
+        ends = stopping_states(trajectories, [worth], np.zeros(len(X)), probabilities)
+    finished = trajectories.resolved & (ends == trajectories.length)
+    P = probabilities(trajectories.P[everyone, ends], ends, finished)
+    return P, trajectories.spent[everyone, ends]
 
 
 def room_for(steps: int, n_classes: int) -> int:

@@ -6,13 +6,16 @@ import pickle
 import numpy as np
 import pytest
 
+from payoff.acquisition.prices import Prices
 from payoff.decisions.benefit import decide, row_benefits
 from payoff.errors import Invalid
 from payoff.learners import automatic
 from payoff.learners.automatic import Automatic
 from payoff.learners.cost_naive_bayes import CostNaiveBayes
+from payoff.learners.forest_chain import ForestChain
 from payoff.learners.logistic import Logistic
-from payoff.learners.random_forest import RandomForest
+from payoff.learners.random_forest import FreeForest, RandomForest
+from payoff.learners.stepwise import while_worth
 from tests.conftest import trained, two_class_rows
 
 
@@ -137,14 +140,104 @@ def test_other_errors_are_not_hidden(monkeypatch):
         Automatic(random_state=0).fit(*linear())
 
 
-def test_with_prices_over_http_it_is_a_forest_chain(service):
-    """Which is asked feature by feature."""
-    order = {"model": "priced", "learner": {"kind": "auto", "max_seconds": 1}, "holdout": 0}
+def gate(n=300, seed=0):
+    """Feature 0 is free and says which of five dear features is the class."""
+    random = np.random.default_rng(seed)
+    bits = random.integers(0, 2, (n, 5))
+    door = np.arange(n) % 5
+    return np.column_stack((door, bits)).astype(float), bits[np.arange(n), door]
+
+
+PRICES = [0.0, 10, 10, 10, 10, 10]
+STAKES = np.array([[0.0, -100], [-100, 0]])
+PRICED = (
+    ForestChain(n_estimators=8),
+    RandomForest(n_estimators=8, max_features=None, min_samples_leaf=1, calibration="sigmoid"),
+    FreeForest(n_estimators=4),
+)
+
+
+@pytest.fixture
+def priced_candidates(monkeypatch):
+    """Small forests."""
+    small = {learner.name: (learner, 1e-6) for learner in PRICED}
+    monkeypatch.setattr(automatic, "PRICED_CANDIDATES", small)
+
+
+@pytest.mark.usefixtures("priced_candidates")
+def test_with_prices_the_best_learner_that_asks_is_taken():
+    """A chain asks every case for all five dear features, a forest each case for its own."""
+    X, y = gate()
+    model = Automatic(
+        feature_costs=PRICES, benefits=STAKES, categorical_features=[0], random_state=0
+    ).fit(X, y)
+
+    assert [one.kind for one in model.tried_] == ["forest_chain", "random_forest", "nothing"]
+    assert model.chosen_ == "random_forest"
+    assert model.acquires
+    assert model.asker.experience_ is not None
+    assert json.loads(json.dumps(model.findings("abcdef")))["chosen"] == "random_forest"
+    new, truth = gate(seed=1)
+    P, paid = while_worth(model.asker, new, Prices.of(PRICES), STAKES)
+    assert paid.mean() < 40
+    gains = row_benefits(truth, decide(P, STAKES).choice, STAKES) - paid
+    assert gains.mean() > model.tried_[0].score + 5
+
+
+@pytest.mark.usefixtures("priced_candidates")
+def test_the_score_with_prices_is_what_unseen_rows_earn_less_what_they_pay():
+    X, y = gate(90)
+    matrices = np.stack([STAKES * size for size in np.linspace(0.5, 1.5, 90)])
+    model = Automatic(feature_costs=PRICES, benefits=matrices, random_state=0).fit(X, y)
+
+    fold = automatic.stratified_folds(y, 3, 0)
+    gains = np.empty(90)
+    for number in range(3):
+        inside, outside = fold != number, fold == number
+        forest = RandomForest(**PRICED[1].get_params() | {"random_state": 0})
+        forest.fit(X[inside], y[inside])
+        forest.learn_stops(X[inside], y[inside], Prices.of(PRICES))
+        P, paid = while_worth(forest, X[outside], Prices.of(PRICES), matrices.mean(axis=0))
+        own = matrices[outside]
+        gains[outside] = row_benefits(y[outside], decide(P, own).choice, own) - paid
+    assert model.tried_[1].score == pytest.approx(gains.mean())
+
+
+@pytest.mark.usefixtures("priced_candidates")
+def test_without_benefits_the_cheapest_of_the_best_is_taken():
+    """All learners that ask know the class; a copy of the dear feature is free."""
+    y = np.arange(120) % 2
+    X = np.column_stack((y, y)).astype(float)
+    model = Automatic(feature_costs=[0.0, 10.0], random_state=0).fit(X, y)
+    _, paid = while_worth(model.asker, X, Prices.of([0.0, 10.0]), None)
+    assert paid.max() == 0
+
+
+@pytest.mark.usefixtures("priced_candidates")
+def test_a_large_table_is_compared_by_some_of_its_rows(monkeypatch):
+    monkeypatch.setattr(automatic, "PRICED_NUMBERS", 240)
+    sizes = []
+    fit = FreeForest.fit
+    monkeypatch.setattr(
+        FreeForest, "fit", lambda self, X, *y: sizes.append(len(X)) or fit(self, X, *y)
+    )
+    Automatic(feature_costs=PRICES, random_state=0).fit(*gate())
+    assert max(sizes[:3]) < 40
+
+
+def test_with_prices_over_http_it_asks(service):
+    """The card has the comparison; the first candidate is always tried."""
+    order = {"model": "priced", "learner": {"kind": "auto", "max_seconds": 1e-9}, "holdout": 0}
     trained(
         service,
         {**order, "data": two_class_rows(60), "feature_costs": {"age": 1, "pulse": 2, "pain": 3}},
     )
-    assert service.get("/models/priced/versions/1").json()["learner"]["kind"] == "forest_chain"
+    card = service.get("/models/priced/versions/1").json()
+    assert card["learner"]["kind"] == "auto"
+    assert card["fitted"]["chosen"] == "forest_chain"
+    assert card["fitted"]["chain"]
+    kinds = [one["kind"] for one in card["fitted"]["candidates"]]
+    assert kinds == ["forest_chain", "random_forest", "budget_forest", "nothing"]
     asked = service.post("/acquire", json={"model": "priced", "known": {"age": 70.0}}).json()
     assert asked["status"] in {"acquire", "decided"}
 

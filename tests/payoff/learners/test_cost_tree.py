@@ -121,6 +121,7 @@ def test_quadrants_cost_twelve():
     assert right >= 4
 
 
+@pytest.mark.slow
 def test_the_papers_example_over_http(service):
     """With defaults: two cheap signs say which of four dear features is the label, so no case needs more than 12."""
     names = ["high", "right", "first", "second", "third", "fourth"]

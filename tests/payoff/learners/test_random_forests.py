@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
+from payoff.acquisition.prices import Prices
 from payoff.learners import members, multilabel, quantile_forest
 from payoff.learners.multilabel import MultilabelForest, Neighbours
-from payoff.learners.random_forest import RandomForest
+from payoff.learners.random_forest import FreeForest, RandomForest
 from tests.reference.decisions import band_shares
 from tests.reference.forests import near_numbers
 from tests.reference.tables import drawn, mixed
@@ -185,3 +186,22 @@ def test_as_many_trees_keep_their_rows_as_there_is_room_for(monkeypatch):
     np.testing.assert_allclose(
         model.distribution(X).shares([1.0])[:, 1], model.predict(X), atol=1e-12
     )
+
+
+@pytest.mark.parametrize("free", [True, False])
+def test_a_forest_of_free_features_asks_for_no_other(free):
+    """Without a free feature it answers with the class shares, whatever a case has."""
+    random = np.random.default_rng(0)
+    y = np.arange(120) % 3 // 2
+    X = np.column_stack((y + random.normal(size=120), y))
+    prices = Prices.of([0.0 if free else 1.0, 5.0])
+    model = FreeForest(n_estimators=40, feature_costs=prices, random_state=0).fit(X, y)
+    model.learn_stops(X, y, prices)
+    model.refit(X, y)
+
+    assert model.model_.columns.tolist() == ([0] if free else [])
+    P = model.posterior(X)
+    if free:
+        assert P[y == 1, 1].mean() > P[y == 0, 1].mean() + 0.2
+    else:
+        np.testing.assert_allclose(P, np.tile([2 / 3, 1 / 3], (120, 1)), atol=0.02)
