@@ -28,7 +28,7 @@ WORKDIR /
 RUN cd /opt/payoff/lib/python3.*/site-packages \
  && python3 -m compileall -q -f --invalidation-mode unchecked-hash app payoff \
  && python3 -m payoff.kernels \
- && python3 -c "import app.api.app, app.cli, app.wiring, distributed.cli.dask_worker, onnxruntime, opentelemetry.exporter.otlp.proto.http.trace_exporter, psycopg"
+ && python3 -c "import app.api.app, app.cli, app.service, distributed.cli.dask_worker, onnxruntime, opentelemetry.exporter.otlp.proto.http.trace_exporter, psycopg"
 
 FROM $PYTHON
 # The group is root's, as everywhere: whoever runs the container as somebody else finds the folders writable all the same.

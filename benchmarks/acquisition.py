@@ -31,9 +31,9 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import QuantileTransformer, StandardScaler
 
-from app.usecases.acquisition_model import AcquisitionModel
-from app.usecases.feature_costs import parse_prices
-from app.usecases.simulate import report
+from app.answering.acquisition_model import AcquisitionModel
+from app.answering.simulate import report
+from app.requests.costs import parse_prices
 from payoff.acquisition.prices import Prices, purchases
 from payoff.acquisition.stopping import Blend, at_stake
 from payoff.decisions.benefit import Prepared, decide, row_benefits

@@ -12,8 +12,8 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from app.data.store import DataLimits, DatasetStore
-from app.data.upload_request import UploadRequest
+from app.tables.store import DataLimits, DatasetStore
+from app.tables.upload_request import UploadRequest
 
 DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
 ZERO_IS_MISSING = {"pima_diabetes": (1, 2, 3, 4, 5)}

@@ -26,13 +26,13 @@ import pyarrow as pa
 from scipy.special import ndtr, ndtri
 from sqlalchemy import insert
 
-from app.database import Database
-from app.migrations import migrate
+from app.database.engine import Database
+from app.database.migrations import migrate
 from app.outcomes.archive import Archive
 from app.outcomes.decision import DAY, Terms
 from app.outcomes.sealed import GROUP, OUTCOME_SCHEMA, SealedWriter, decision_schema, new_name
 from app.outcomes.tables import SEALED_FILES
-from app.usecases.outcome_report.report import Read, document, matured
+from app.report.report import Read, document, matured
 from payoff.evidence.intervals import FEWEST, MeanSums
 from tests.payoff.evidence.worlds import WORLDS, coverage
 

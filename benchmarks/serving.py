@@ -44,8 +44,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from app.opening import prepare_stores
 from app.settings import Settings
-from app.stores import make_ports
 from tests.servers.postgres import Postgres
 from tests.servers.program import Program, free_port, listening
 from tests.servers.service import Replica
@@ -224,9 +224,11 @@ def service(stack: ExitStack, wrapper: list[str], **settings: str) -> Replica:
 
 
 def write_arrays(payoff: Replica, path: str) -> None:
-    ports = make_ports(Settings(home=payoff.home, models=payoff.environment()["PAYOFF_MODELS"]))
-    linear = ports.registry.load("bench").estimator.model_.linear
-    ports.database.close()
+    stores = prepare_stores(
+        Settings(home=payoff.home, models=payoff.environment()["PAYOFF_MODELS"])
+    )
+    linear = stores.registry.load("bench").estimator.model_.linear
+    stores.database.close()
     columns = {name: getattr(linear.hinges, name) for name in ("columns", "uppers", "knots")}
     np.savez(path, **columns, coef=linear.coef, intercept=linear.intercept)
 

@@ -36,19 +36,19 @@ from xdist.scheduler.loadfile import LoadFileScheduling
 
 from app.api.app import create_app
 from app.api.hot_protocol import HotProtocol
-from app.database import Database
-from app.job_processes import PRELOADED
-from app.migrations import migrate
-from app.processes import preload
+from app.database.engine import Database
+from app.database.migrations import migrate
+from app.jobs.processes import preload
+from app.opening import prepare_stores
+from app.service import wire
 from app.settings import Settings
-from app.stores import make_ports
-from app.usecases.ports import Ports
-from app.wiring import wire
+from app.stores import Stores
+from app.workers import PRELOADED
 from tests.effort import SLOW, THOROUGH, repeated
 from tests.servers.program import free_port
 
 _STALLED = (
-    ["tests.usecases.stalling", "app.postgres"] if THOROUGH else []
+    ["tests.training.stalling", "app.database.postgres"] if THOROUGH else []
 )  # each process would take seconds for them
 # Whichever test is the first to start a process: those of jobs begin at once.
 preload(["app.jobs.single", "app.jobs.attempt", *PRELOADED, *_STALLED])
@@ -65,19 +65,19 @@ _OF_THE_SYSTEM = (
 )  # those that ask for `system`
 _SLOW = pytest.StashKey[int]()
 _APART = (
-    "tests/usecases/test_stalled_attempts.py"  # each of its cases takes long and shares nothing
+    "tests/training/test_stalled_attempts.py"  # each of its cases takes long and shares nothing
 )
 _LONG = (
     "tests/faults/",
     "tests/console/",
     "tests/api/test_openapi",
-    "tests/data/test_isolated",
+    "tests/tables/test_isolated",
     "tests/deploy/test_balancer",
     "tests/jobs/test_worker",
     "tests/payoff/learners/test_cost_tree",
     "tests/payoff/learners/test_no_rows",
     "tests/storage/test_store_calls",
-    "tests/usecases/test_datasets",
+    "tests/requests/test_datasets",
     _APART,
 )
 
@@ -243,11 +243,11 @@ def migrated(url: str, **options: float) -> Iterator[Database]:
 
 
 @pytest.fixture
-def ports(tmp_path: Path) -> Iterator[Ports]:
+def stores(tmp_path: Path) -> Iterator[Stores]:
     """The stores of a service of the test's own."""
-    ports = make_ports(settings_for(tmp_path))
-    yield ports
-    ports.database.close()
+    stores = prepare_stores(settings_for(tmp_path))
+    yield stores
+    stores.database.close()
 
 
 @contextmanager

@@ -12,9 +12,9 @@ import pytest
 import uvicorn
 
 from app.cli import main
-from app.disks import obstacle
 from app.jobs.worker import Worker
-from app.stores import make_ports
+from app.opening import prepare_stores
+from app.storage.disks import obstacle
 from tests.conftest import serving, settings_for, trained, two_class_rows
 from tests.registry.making import publish
 from tests.servers.program import run
@@ -78,11 +78,11 @@ def installation(disk, monkeypatch):
     monkeypatch.setattr(Worker, "start", lambda *_: None)
     monkeypatch.setattr("app.commands.worker.Event", Mock)
     monkeypatch.setattr(
-        "app.logs.configure", lambda *_: None
+        "app.monitoring.logs.configure", lambda *_: None
     )  # its handler would outlive what pytest captures
-    ports = make_ports(settings_for(disk))
-    publish(ports.registry)
-    ports.database.close()
+    stores = prepare_stores(settings_for(disk))
+    publish(stores.registry)
+    stores.database.close()
     return disk
 
 

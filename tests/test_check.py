@@ -11,8 +11,8 @@ from sqlalchemy import text
 
 from app.cli import main
 from app.commands.check import check
+from app.opening import open_stores, prepare_stores
 from app.settings import Settings
-from app.stores import make_ports, open_ports
 from tests.conftest import settings_for
 from tests.registry.making import publish
 
@@ -25,12 +25,12 @@ def settings(tmp_path):
 
 
 @pytest.fixture
-def ports(settings):
+def stores(settings):
     """The stores of a service that was started and has one model."""
-    ports = make_ports(settings)
-    publish(ports.registry)
-    yield ports
-    ports.database.close()
+    stores = prepare_stores(settings)
+    publish(stores.registry)
+    yield stores
+    stores.database.close()
 
 
 def amiss(settings: Settings, **options) -> dict[str, list[str]]:
@@ -44,7 +44,7 @@ def amiss(settings: Settings, **options) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("deep", [False, True])
-def test_a_healthy_service_has_nothing(ports, settings, deep):
+def test_a_healthy_service_has_nothing(stores, settings, deep):
     assert amiss(settings, deep=deep) == {}
 
 
@@ -57,7 +57,7 @@ def test_nothing_is_changed_but_the_folders_that_a_start_would_make(tmp_path, se
         "home/decisions",
         "models",
     }
-    with open_ports(settings).database.reading() as connection:
+    with open_stores(settings).database.reading() as connection:
         assert connection.execute(text("SELECT count(*) FROM sqlite_master")).scalar() == 0
 
 
@@ -79,15 +79,15 @@ def test_a_key_of_blanks_is_refused_and_a_line_end_after_one_is_none_of_it():
     assert key.get_secret_value() == "k3y"
 
 
-def test_versions_that_cannot_be_loaded_are_named(ports, settings):
+def test_versions_that_cannot_be_loaded_are_named(stores, settings):
     """The deep look alone reads what is beside the cards."""
     model = Path(settings.models) / "triage" / "1" / "model.joblib"
     model.write_bytes(model.read_bytes()[:-1] + b"!")
     assert amiss(settings) == {}
     (line,) = amiss(settings, deep=True)["models"]
     assert line.startswith("wrong: triage/1/model.joblib does not have the digest in its card")
-    publish(ports.registry)
-    publish(ports.registry, "older", packages={"scikit-learn": "0.1"})
+    publish(stores.registry)
+    publish(stores.registry, "older", packages={"scikit-learn": "0.1"})
     folder = Path(settings.models) / "triage"
     (folder / "1" / "card.json").write_bytes(b"{}")
     (folder / "2").rename(folder / "elsewhere")
@@ -101,8 +101,8 @@ def test_versions_that_cannot_be_loaded_are_named(ports, settings):
     ]
 
 
-def test_a_database_of_another_program_is_wrong(ports, settings):
-    with ports.database.writing() as connection:
+def test_a_database_of_another_program_is_wrong(stores, settings):
+    with stores.database.writing() as connection:
         connection.execute(text("UPDATE payoff_revision SET version_num = '9999'"))
 
     (line,) = amiss(settings)["database"]
@@ -160,12 +160,12 @@ def test_settings_that_cannot_be_are_findings_too(monkeypatch, capsys):
     assert "s3cret" not in out
 
 
-def test_keys_are_counted_and_their_absence_is_a_warning(ports, settings):
+def test_keys_are_counted_and_their_absence_is_a_warning(stores, settings):
     """Without the admin key, which is one of several ways to close the service."""
     settings = settings.model_copy(update={"admin_key": None})
     assert "all permissions" in " ".join(amiss(settings)["keys"])
     for i in range(6):
-        ports.keys.create(f"client-{i}", ["predict"])
+        stores.keys.create(f"client-{i}", ["predict"])
 
     found = {finding.check: finding.text for finding in check(settings, ENVIRONMENT)}
 

@@ -10,7 +10,7 @@ from payoff_client import commands
 
 from app import __version__, cli
 from app.access.caller import KEY_FORM
-from app.stores import make_ports
+from app.opening import prepare_stores
 from tests.conftest import free_port, settings_for
 from tests.registry.making import publish
 from tests.servers.program import run
@@ -52,16 +52,16 @@ def test_a_bucket_that_does_not_exist_is_said_in_one_line(bucket, tmp_path, comm
 
 def test_a_new_database_gets_the_models_that_have_folders(tmp_path):
     settings = settings_for(tmp_path)
-    ports = make_ports(settings)
-    publish(ports.registry)
-    ports.database.close()
+    stores = prepare_stores(settings)
+    publish(stores.registry)
+    stores.database.close()
     (tmp_path / "home" / "payoff.db").unlink()
     environment = {"PAYOFF_HOME": str(settings.home), "PAYOFF_MODELS": settings.models}
 
     ended = run(["rebuild"], env=os.environ | environment, cwd=tmp_path)
 
     assert ended.stdout.endswith("1 versions published\n"), ended.stderr
-    assert make_ports(settings).registry.load("triage").version == 1
+    assert prepare_stores(settings).registry.load("triage").version == 1
 
 
 def test_a_new_key_is_all_that_goes_to_standard_output(tmp_path):

@@ -11,14 +11,14 @@ import pytest
 from prometheus_client.core import Metric
 
 from app.access.caller import Scope
+from app.answering.decide import Rule
 from app.commands.check import check
 from app.errors import STATUSES
 from app.jobs.job import ENDED, TRANSITIONS, Status
-from app.metrics import Metrics, of_worker
+from app.monitoring.metrics import Metrics, of_worker
 from app.outcomes.decision import Outcome
+from app.service import wire
 from app.settings import Settings
-from app.usecases.decide import Rule
-from app.wiring import wire
 from payoff.learners.catalogue import KINDS
 from payoff.learners.parameters import request_of
 from payoff.retrieval.losses import LOSSES
@@ -195,18 +195,18 @@ ROWS = [
 def told(tmp_path_factory) -> dict[str, list[Metric]]:
     """All metrics of a service that leaves jobs to others, of one that does not, and of a worker."""
     service = wire(settings_for(tmp_path_factory.mktemp("told")))
-    requests = Metrics(service.ports, None)
+    requests = Metrics(service.stores, None)
     requests.requests.count("GET", "/models", 200, 0.1)
     requests.requests.decided("ward", 1, 1)
-    worker = of_worker(service.ports, service.worker)
-    service.ports.recorder.totals.hear([(GRANTED, Outcome(0))], 2_000.0)
-    job = service.ports.queue.submit("train", {})
+    worker = of_worker(service.stores, service.worker)
+    service.stores.recorder.totals.hear([(GRANTED, Outcome(0))], 2_000.0)
+    job = service.stores.queue.submit("train", {})
     for status in (Status.QUEUED, Status.RUNNING, Status.SUCCEEDED):
         service.worker.listeners[-1](replace(job, status=status))
     try:
         return {"service": _ours(requests.registry.collect()), "worker": _ours(worker.collect())}
     finally:
-        service.ports.database.close()
+        service.stores.database.close()
 
 
 def _ours(metrics) -> list[Metric]:

@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 
 from app.errors import Conflict
-from app.text import check_query, check_text, refused_character
+from app.tables.text import check_query, check_text, refused_character
 from payoff.errors import (
     MAX_ERRORS,
     Flaw,

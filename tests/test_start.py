@@ -11,8 +11,8 @@ import numpy as np
 import psutil
 import pytest
 
-from app.database import Database
-from app.migrations import migrate
+from app.database.engine import Database
+from app.database.migrations import migrate
 from payoff.learners.catalogue import resolve
 from tests.conftest import free_port
 from tests.registry.making import open_registry, publish
@@ -41,7 +41,7 @@ START = """
 import json, sys
 import numpy as np
 from app.main import app
-registry = app.state.ports.registry
+registry = app.state.stores.registry
 registry.refresh()
 registry.preloader.look()
 loads = registry.cache.loads

@@ -10,8 +10,8 @@ from sqlalchemy import Connection, event, insert, select
 
 from app.access.caller import Caller
 from app.access.tables import AUDIT_LOG
-from app.database import Database
-from app.listing import SEQUENCE_NUMBER, page_of, place_of
+from app.database.engine import Database
+from app.database.pages import SEQUENCE_NUMBER, page_of, place_of
 
 Write = Callable[[Connection], None]
 

@@ -16,8 +16,8 @@ from time import time
 from typing import TYPE_CHECKING
 
 from app.access.rates import Rate, Windows, whole
+from app.database.pages import compiled
 from app.errors import Forbidden, KeyMissing, NotFound, NotReady, TooMany
-from app.listing import compiled
 from app.storage import Storage
 
 if TYPE_CHECKING:  # it imports this module

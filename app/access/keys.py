@@ -17,9 +17,9 @@ from app.access.audit import AuditLog
 from app.access.caller import Caller, Scope
 from app.access.rates import Rate
 from app.access.tables import API_KEYS
-from app.database import Database
+from app.database.engine import Database
+from app.database.pages import is_pattern
 from app.errors import Conflict, NotFound
-from app.listing import is_pattern
 from payoff.errors import Flaw, Invalid, reject
 
 RESERVED = ("admin", "anonymous", "command line", "unknown")

@@ -13,18 +13,19 @@ import structlog
 from fastapi import FastAPI
 from fastapi.concurrency import run_in_threadpool
 
-from app import __version__, processes
+from app import __version__
 from app.access.caller import Keyring
-from app.api import documentation, errors, routes
+from app.answering.shadow import ShadowDecider
+from app.api import errors, openapi, routes
 from app.api.entrance import Door, Entrance
 from app.api.gate import Gate, install
 from app.api.memory import BodyLimits, Memory
 from app.api.routes import console
 from app.api.routing import DirectRoute, Limiters
+from app.jobs import processes
 from app.jobs.worker import Worker
-from app.metrics import Metrics
-from app.usecases.ports import Ports
-from app.usecases.shadow import ShadowDecider
+from app.monitoring.metrics import Metrics
+from app.stores import Stores
 
 _log = structlog.get_logger("payoff")
 _SWITCH_SECONDS = (
@@ -53,7 +54,7 @@ _TAGS = [
         "description": "The Open Inference Protocol v2, for clients that speak it.",
     },
     {"name": "service", "description": "Health, metrics, and who changed what."},
-    {"name": documentation.LAST_TAG, "description": "What removes things, or stops them."},
+    {"name": openapi.LAST_TAG, "description": "What removes things, or stops them."},
 ]
 
 
@@ -61,7 +62,7 @@ _TAGS = [
 class Service:
     """What the application runs on: stores, a worker (or none), keys and limits."""
 
-    ports: Ports
+    stores: Stores
     worker: Worker | None
     keyring: Keyring
     limits: BodyLimits
@@ -73,7 +74,7 @@ class Service:
 
 def create_app(service: Service) -> FastAPI:
     """Build the ASGI application around `service`; its stores start and stop with the application's lifespan."""
-    metrics = Metrics(service.ports, service.worker)
+    metrics = Metrics(service.stores, service.worker)
     app = FastAPI(
         title="Payoff",
         summary="Predictions that decide.",
@@ -89,9 +90,9 @@ def create_app(service: Service) -> FastAPI:
         lifespan=_lifespan,
     )
     app.state.service = service
-    app.state.ports = service.ports
+    app.state.stores = service.stores
     app.state.metrics = metrics
-    app.state.shadow = ShadowDecider(service.ports.registry, service.ports.shadows)
+    app.state.shadow = ShadowDecider(service.stores.registry, service.stores.shadows)
     app.state.limiters = Limiters()
     app.state.stopping = threading.Event()
     errors.install(app)
@@ -107,7 +108,7 @@ def create_app(service: Service) -> FastAPI:
         access_log=service.access_log,
     )
     install(app, gate)
-    app.state.entrance = Entrance(gate, service.ports, metrics.requests)
+    app.state.entrance = Entrance(gate, service.stores, metrics.requests)
     app.add_middleware(Door, entrance=app.state.entrance)
     return app
 
@@ -118,19 +119,19 @@ def _include_routes(app: FastAPI) -> None:
     direct: list[DirectRoute] = [module.route for module in modules if hasattr(module, "route")]
     app.router.routes[:0] = direct
     for router in (
-        documentation.router,
+        openapi.router,
         *(module.router for module in modules if hasattr(module, "router")),
     ):
         app.include_router(router)
-    documentation.install(app, [route.body_type for route in direct if route.body_type is not None])
+    openapi.install(app, [route.body_type for route in direct if route.body_type is not None])
 
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service: Service = app.state.service
     service.keyring.start()
-    service.ports.registry.start()
-    await run_in_threadpool(service.ports.matrices.start)
+    service.stores.registry.start()
+    await run_in_threadpool(service.stores.matrices.start)
     app.state.shadow.start()
     if service.worker is not None:
         service.worker.start()
@@ -146,9 +147,9 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         if service.worker is not None:
             service.worker.stop()
         app.state.shadow.stop()
-        await run_in_threadpool(service.ports.recorder.stop)
-        service.ports.registry.stop()
-        service.ports.database.close()
+        await run_in_threadpool(service.stores.recorder.stop)
+        service.stores.registry.stop()
+        service.stores.database.close()
         _log.info("stopped")
 
 

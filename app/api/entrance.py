@@ -21,8 +21,8 @@ from app.api.gate import ALWAYS, PREDICT, UNLESS_OWN, Gate, Header, announced, r
 from app.api.memory import SMALL
 from app.api.routes.predict import answer_to, asked_of_json, ready, usual_answer
 from app.api.routing import MATRIX_HEADER
-from app.metrics import RequestMetrics
-from app.usecases.ports import Ports
+from app.monitoring.metrics import RequestMetrics
+from app.stores import Stores
 from payoff.errors import PayoffError
 
 HELD_SECONDS = 1.0  # that the rest of a short body may take
@@ -55,9 +55,9 @@ class Hot(NamedTuple):
 class Entrance:
     """Answers short requests: those that the server hands over (`HotProtocol`) before it starts a task for them."""
 
-    def __init__(self, gate: Gate, ports: Ports, metrics: RequestMetrics) -> None:
+    def __init__(self, gate: Gate, stores: Stores, metrics: RequestMetrics) -> None:
         self._gate = gate
-        self._ports = ports
+        self._ports = stores
         self._metrics = metrics
         self._most = min(INLINE_BYTES, gate.limits.default)
 

@@ -32,9 +32,9 @@ from app.access.rates import Windows, whole
 from app.api.errors import problem, response_to
 from app.api.memory import BODY, SMALL, VALUE, BodyLimits, Charge, Memory
 from app.errors import Busy, Forbidden, KeyMissing, TooMany, TooSlow, Unsupported
-from app.logs import RequestLines
-from app.metrics import RequestMetrics
-from app.text import check_query
+from app.monitoring.logs import RequestLines
+from app.monitoring.metrics import RequestMetrics
+from app.tables.text import check_query
 from payoff.errors import Invalid, TooLarge
 
 MAX_AT_ONCE = 1_000  # event streams and requests that wait for a thread are among them
@@ -304,7 +304,7 @@ def check_site(method: str, head: Mapping[bytes, bytes], hosts: frozenset[str]) 
     scheme, _, site = (
         f"://{host}" if origin is None else origin.decode("latin-1").lower()
     ).partition("://")
-    implied = _PORTS.get(scheme, "")  # ports that the scheme implies may be left out
+    implied = _PORTS.get(scheme, "")  # stores that the scheme implies may be left out
     foreign = head.get(b"sec-fetch-site", b"").lower() in (b"cross-site", b"same-site")
     if foreign or site.removesuffix(implied) != host.removesuffix(implied):
         raise Forbidden(

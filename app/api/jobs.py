@@ -16,7 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from app.api.errors import Problem, problems, stored_problem
 from app.api.routing import CallerDep, PortsDep, limiters
 from app.jobs.job import Job
-from app.usecases import jobs as usecase
+from app.training import jobs as usecase
 
 _LOOK_SECONDS = 0.25  # between two looks at the job table
 _LONGEST_WAIT = 60.0
@@ -77,7 +77,7 @@ async def _states(request: Request, job: Job) -> AsyncGenerator[Job, None]:
     yield job
     while not (job.ended or request.app.state.stopping.is_set()):
         await asyncio.sleep(_LOOK_SECONDS - now() % _LOOK_SECONDS)
-        job = await limiters(request).looks.run(usecase.look, request.app.state.ports, job.id)
+        job = await limiters(request).looks.run(usecase.look, request.app.state.stores, job.id)
         yield job
 
 
@@ -101,7 +101,7 @@ def ordering(example: str) -> Any:
     def made(
         request: Request,
         response: Response,
-        ports: PortsDep,
+        stores: PortsDep,
         caller: CallerDep,
         idempotency_key: str | None = key_header,
         prefer: Prefer = None,
@@ -111,7 +111,7 @@ def ordering(example: str) -> Any:
             *args: Any,
             run: Callable[..., Awaitable[Job]] = run_in_threadpool,
         ) -> Job:
-            job = await run(partial(submit, ports, *args, key=idempotency_key, caller=caller))
+            job = await run(partial(submit, stores, *args, key=idempotency_key, caller=caller))
             response.headers["Location"] = f"/{job.kind}/{job.id}"
             response.headers["Retry-After"] = "1"
             job = await wait(request, response, job, prefer)

@@ -21,8 +21,8 @@ from app.api.codecs.media_types import JSON
 from app.api.gate import MAX_AT_ONCE, GatedRoute, charge_of
 from app.errors import Busy, NotFound, Unsupported
 from app.registry.loaded import Loaded
-from app.usecases.matrices import MatrixFields
-from app.usecases.ports import Ports
+from app.requests.matrices import MatrixFields
+from app.stores import Stores
 from payoff.errors import Flaw, Invalid, below, flaws_of, pointer, reject, unknown_at
 
 MATRIX_HEADER: Final = "payoff-matrix"  # of the answer
@@ -261,14 +261,14 @@ def parsed_text(name: str, text: str) -> Any:
 # What routes ask for
 
 
-def ports_of(request: Request) -> Ports:
+def ports_of(request: Request) -> Stores:
     """The stores."""
-    return cast(Ports, request.app.state.ports)
+    return cast(Stores, request.app.state.stores)
 
 
-async def _ports(request: Request) -> Ports:
+async def _ports(request: Request) -> Stores:
     """The stores as a dependency: no thread is needed, of which there may be none left."""
-    return cast(Ports, request.app.state.ports)
+    return cast(Stores, request.app.state.stores)
 
 
 async def _caller(request: Request) -> Caller:
@@ -281,7 +281,7 @@ def caller_of(request: Request) -> Caller:
     return cast(Caller, request.scope["state"]["caller"])
 
 
-PortsDep = Annotated[Ports, Depends(_ports)]
+PortsDep = Annotated[Stores, Depends(_ports)]
 CallerDep = Annotated[Caller, Depends(_caller)]
 PageSize = Annotated[int, Query(ge=1, le=500)]
 PageToken = Annotated[

@@ -14,13 +14,13 @@ from pydantic import SecretStr, ValidationError
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
-from app import migrations
-from app.database import Database, DatabaseAway
-from app.disks import unwritable
+from app.database import migrations
+from app.database.engine import Database, DatabaseAway
+from app.opening import open_stores, unknown_settings
 from app.settings import Settings, refused
 from app.storage import Storage
-from app.stores import open_ports, unknown_settings
-from app.usecases.ports import Ports
+from app.storage.disks import unwritable
+from app.stores import Stores
 from payoff.errors import PayoffError, counted
 
 _MB = 2**20
@@ -67,7 +67,7 @@ def check(
     """
     found = list(_settings(settings, environment))
     try:
-        ports = open_ports(settings)
+        stores = open_stores(settings)
     except (PayoffError, OSError) as error:
         words = (
             error.detail
@@ -77,11 +77,11 @@ def check(
         fix = f"{_DISK if isinstance(error, OSError) else _LISTED}; no other check was run"
         return [*found, Finding("home", "wrong", words, fix)]
     checks: dict[str, Callable[[], Iterable[Finding]]] = {
-        "database": lambda: _database(ports.database),
-        "keys": lambda: _keys(ports, settings.admin_key),
+        "database": lambda: _database(stores.database),
+        "keys": lambda: _keys(stores, settings.admin_key),
         "models": lambda: [
             *_storage("models", settings.models, "PAYOFF_MODELS"),
-            *_models(ports, deep=deep),
+            *_models(stores, deep=deep),
         ],
         "datasets": lambda: _storage("datasets", settings.datasets_url, "PAYOFF_DATASETS"),
         "decisions": lambda: _storage("decisions", settings.decisions_url, "PAYOFF_DECISIONS"),
@@ -99,7 +99,7 @@ def check(
                     "check whether database and store can be reached from here",
                 )
             )
-    ports.database.close()
+    stores.database.close()
     return found
 
 
@@ -109,11 +109,11 @@ def _settings(settings: Settings, environment: Mapping[str, str]) -> Iterator[Fi
     yield Finding("settings", "ok", f"{len(settings.model_fields_set)} set")
 
 
-def _keys(ports: Ports, admin_key: SecretStr | None) -> Iterator[Finding]:
+def _keys(stores: Stores, admin_key: SecretStr | None) -> Iterator[Finding]:
     """The service is open to everybody only where no key was ever made."""
-    with ports.database.reading() as connection:
+    with stores.database.reading() as connection:
         has_tables = migrations.current(connection) is not None
-    keys = ports.keys.list() if has_tables else []
+    keys = stores.keys.list() if has_tables else []
     number = sum(key.revoked_at is None for key in keys)
     if keys or admin_key is not None:
         beside = "PAYOFF_ADMIN_KEY, " if admin_key is not None else ""
@@ -192,11 +192,11 @@ def _storage(name: str, url: str, setting: str) -> Iterator[Finding]:
         yield Finding(name, "ok", words)
 
 
-def _models(ports: Ports, *, deep: bool) -> Iterator[Finding]:
+def _models(stores: Stores, *, deep: bool) -> Iterator[Finding]:
     """Every published version can be loaded; before the first start there is none."""
-    with ports.database.reading() as connection:
+    with stores.database.reading() as connection:
         started = migrations.current(connection) is not None
-    versions, unusable = ports.registry.unusable(deep=deep) if started else (0, [])
+    versions, unusable = stores.registry.unusable(deep=deep) if started else (0, [])
     for words in unusable:
         yield Finding(
             "models", "wrong", words, "restore its folder from a backup, or delete the version"

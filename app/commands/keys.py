@@ -6,16 +6,16 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from app.access.keys import Key, Keys
-from app.logs import configure
+from app.monitoring.logs import configure
+from app.opening import prepare_stores, starting
 from app.settings import Settings
-from app.stores import make_ports, starting
 
 
 def run(chosen: argparse.Namespace) -> int:
     """Print a new key, alone, or what became of the others."""
     configure("error")  # standard output is the key's alone
     with starting():
-        keys = make_ports(Settings()).keys
+        keys = prepare_stores(Settings()).keys
         action: dict[str, Callable[[], list[str]]] = {
             "create": lambda: _create(chosen, keys),
             "list": lambda: _table(keys.list()),

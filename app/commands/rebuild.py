@@ -2,12 +2,12 @@
 
 import argparse
 
+from app.opening import prepare_stores, starting
 from app.settings import Settings
-from app.stores import make_ports, starting
 
 
 def run(_chosen: argparse.Namespace) -> int:
     with starting():
-        found = make_ports(Settings()).registry.rebuild()
+        found = prepare_stores(Settings()).registry.rebuild()
     print(f"{found} versions published")
     return 0

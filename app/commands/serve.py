@@ -9,11 +9,11 @@ import uvicorn
 
 from app.api.app import create_app
 from app.api.hot_protocol import HotProtocol
-from app.logs import configure
-from app.processes import keep_freed_memory
+from app.jobs.processes import keep_freed_memory
+from app.monitoring.logs import configure
+from app.opening import starting
+from app.service import wire
 from app.settings import Settings
-from app.stores import starting
-from app.wiring import wire
 
 _KEEP_ALIVE_SECONDS = 65  # longer than balancers and clients keep an idle connection, which otherwise send into its end
 

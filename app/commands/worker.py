@@ -6,21 +6,21 @@ from threading import Event
 
 from prometheus_client import start_http_server
 
-from app.job_processes import make_worker
-from app.logs import configure
-from app.metrics import of_worker
+from app.monitoring.logs import configure
+from app.monitoring.metrics import of_worker
+from app.opening import prepare_stores, starting
 from app.settings import Settings
-from app.stores import make_ports, starting
+from app.workers import make_worker
 
 
 def run(chosen: argparse.Namespace) -> int:
     with starting():
         settings = Settings()
         configure(settings.log_level)
-        ports = make_ports(settings)
-        working = make_worker(settings, ports)
+        stores = prepare_stores(settings)
+        working = make_worker(settings, stores)
         if settings.metrics_port is not None:
-            start_http_server(settings.metrics_port, chosen.host, of_worker(ports, working))
+            start_http_server(settings.metrics_port, chosen.host, of_worker(stores, working))
     stop = Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stop.set())

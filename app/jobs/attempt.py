@@ -24,8 +24,8 @@ import structlog
 
 from app.errors import NotFound, Unavailable, trace_of
 from app.jobs.job import NOT_RENEWED, Died, Ending, Event, Failure, Job, Status
+from app.jobs.processes import cap_threads, end_with, started
 from app.jobs.queue import Queue
-from app.processes import cap_threads, end_with, started
 from payoff.errors import PayoffError
 from payoff.progress import listen
 

@@ -26,7 +26,7 @@ from joblib.parallel import ParallelBackendBase
 
 from app.errors import Unavailable
 from app.jobs.job import Died
-from app.processes import cap_threads
+from app.jobs.processes import cap_threads
 
 _CONNECT_SECONDS = 5.0
 _WORKER_SECONDS = 20.0

@@ -32,7 +32,8 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError
 from structlog import contextvars
 
-from app.database import Database
+from app.database.engine import Database
+from app.database.pages import SEQUENCE_NUMBER, matches, page_of, place_of
 from app.errors import Conflict, TooMany
 from app.jobs.job import (
     CANCELLED,
@@ -47,7 +48,6 @@ from app.jobs.job import (
     unknown_job,
 )
 from app.jobs.tables import JOB_COLUMNS, JOBS, job_of, listed_columns
-from app.listing import SEQUENCE_NUMBER, matches, page_of, place_of
 from payoff.errors import Invalid
 
 KEY_PLACE = "/headers/Idempotency-Key"

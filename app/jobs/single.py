@@ -4,6 +4,6 @@ They then start no threads there: forking a process that has threads can leave a
 own number after the fork.
 """
 
-from app.processes import cap_threads
+from app.jobs.processes import cap_threads
 
 cap_threads(1)

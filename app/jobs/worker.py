@@ -12,12 +12,12 @@ from typing import Any
 
 import structlog
 
+from app.database.polling import Poller
 from app.errors import Unavailable
 from app.jobs.attempt import Attempt, JobLimits, Target
 from app.jobs.job import RELEASED, Job
+from app.jobs.processes import preload
 from app.jobs.queue import Queue
-from app.polling import Poller
-from app.processes import preload
 
 _IDLE_SECONDS = (
     0.5  # between two looks for jobs that other processes queued; those of this one wake it

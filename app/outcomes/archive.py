@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sqlalchemy import Connection, delete, insert, select
 
-from app.database import Database
+from app.database.engine import Database
 from app.errors import Damaged
 from app.outcomes import rows
 from app.outcomes.decision import (

@@ -18,7 +18,7 @@ import numpy as np
 import orjson
 from pydantic import TypeAdapter
 
-from app.text import is_number
+from app.tables.text import is_number
 from payoff.errors import pointer
 
 DAY = 86_400  # seconds; days are UTC

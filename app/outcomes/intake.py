@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from sqlalchemy import Connection, delete, insert, select, tuple_
 from sqlalchemy.exc import IntegrityError
 
-from app.database import Database
+from app.database.engine import Database
 from app.errors import Unavailable
 from app.outcomes import rows
 from app.outcomes.archive import Located

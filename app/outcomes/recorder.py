@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
 
-from app.database import Database, DatabaseAway
+from app.database.engine import Database, DatabaseAway
 from app.errors import Busy, Conflict, Unavailable
 from app.outcomes.archive import Allows, Located
 from app.outcomes.decision import Batch, Row, day_of, day_of_id, id_digest, place_of

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from sqlalchemy import BigInteger, Boolean, Connection, Double, Integer, LargeBinary, String, Text
 
-from app.database import Database
+from app.database.engine import Database
 from app.errors import Damaged, NotFound, Unavailable
 from app.outcomes import rows
 from app.outcomes.decision import FLOATS, INDICES, UNKNOWN, Cases, CasesQuery, date_of

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlalchemy import Connection, delete, func, insert, select, update
 
-from app.database import Database, upsert
+from app.database.engine import Database, upsert
 from app.outcomes import rows
 from app.outcomes.rows import (
     OF_DECISIONS,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from prometheus_client import Counter
 from sqlalchemy import Connection, delete, insert, select
 
-from app.database import Database, upsert
+from app.database.engine import Database, upsert
 from app.outcomes.rows import chunks
 from app.outcomes.tables import DECISIONS, SHADOW_DECISIONS, SHADOWS
 

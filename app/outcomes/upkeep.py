@@ -7,7 +7,7 @@ from time import time
 
 from sqlalchemy import ColumnElement, Connection, Table, delete, func, select
 
-from app.database import Database, DatabaseAway
+from app.database.engine import Database, DatabaseAway
 from app.outcomes import rows
 from app.outcomes.archive import Archive
 from app.outcomes.decision import DAY, date_of, day_of

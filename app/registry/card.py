@@ -15,7 +15,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, S
 from pydantic import ValidationError as Unreadable
 
 from app.errors import Damaged
-from app.features import Feature, Schema
+from app.tables.features import Feature, Schema
 
 FORMAT: Final = 2
 _PACKAGES = ("payoff", "numpy", "scikit-learn", "joblib")

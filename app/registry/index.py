@@ -32,9 +32,9 @@ from sqlalchemy import (
     update,
 )
 
-from app.database import Database, upsert
+from app.database.engine import Database, upsert
+from app.database.pages import matches
 from app.errors import Conflict
-from app.listing import matches
 from app.registry.card import Card, read_card
 from app.registry.snapshot import Key, Snapshot, absent
 from app.registry.tables import aliases, history, models, state, unpublished, versions

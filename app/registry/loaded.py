@@ -9,9 +9,9 @@ from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
 
-from app.features import Schema
 from app.registry.card import Card
 from app.registry.snapshot import Key
+from app.tables.features import Schema
 
 _Made = TypeVar("_Made")
 

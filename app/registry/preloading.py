@@ -3,9 +3,9 @@
 import logging
 from collections.abc import Callable, Sequence
 
+from app.database.polling import Poller
 from app.errors import NotReady, Unavailable
-from app.polling import Poller
-from app.processes import trim
+from app.jobs.processes import trim
 from app.registry.snapshot import Key, Snapshot
 from payoff.errors import PayoffError
 

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection, and_, delete, func, insert, select, true, update
 
-from app.database import Database
+from app.database.engine import Database
 from app.errors import Conflict, NotFound, NotReady
 from app.registry.index import check_listed
 from app.registry.tables import models, state

@@ -31,8 +31,8 @@ from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import LocalStore, ObjectStore, from_url
 from pydantic import HttpUrl, TypeAdapter
 
-from app.disks import obstacle
 from app.errors import Conflict, NotFound, Unavailable, Unusable
+from app.storage.disks import obstacle
 from app.storage.store_calls import ERRORS, StoreBreaker, on_disk
 
 if TYPE_CHECKING:

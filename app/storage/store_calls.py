@@ -10,8 +10,8 @@ from typing import TypeVar
 from obstore.exceptions import AlreadyExistsError, BaseError
 from prometheus_client import Counter
 
-from app.circuit_breaker import CircuitBreaker
 from app.errors import EXHAUSTED, UNWRITABLE, Unavailable, Unusable
+from app.storage.circuit_breaker import CircuitBreaker
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""Decision rules on arrays, which `app.usecases.decide` gives requests: by a matrix, and by the costs of rare classes.
+"""Decision rules on arrays, which `app.answering.decide` gives requests: by a matrix, and by the costs of rare classes.
 
 Source of the last: section Hierarchical Cost-Sensitive Kernel Logistic Regression of the paper.
 """

@@ -13,9 +13,9 @@ from app.access.audit import AuditLog
 from app.access.caller import NOTE, Keyring, KeysMade
 from app.access.keys import Keys
 from app.access.tables import API_KEYS
-from app.database import Database
+from app.database.engine import Database
+from app.database.migrations import migrate
 from app.errors import KeyMissing, NotReady
-from app.migrations import migrate
 from app.storage import Storage
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from app.api.app import create_app
-from app.wiring import wire
+from app.service import wire
 from tests.conftest import settings_for
 
 
@@ -11,7 +11,7 @@ from tests.conftest import settings_for
 def wired(tmp_path_factory):
     service = wire(settings_for(tmp_path_factory.mktemp("wired"), workers=0))
     yield service
-    service.ports.database.close()
+    service.stores.database.close()
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from app.api.app import create_app
-from app.wiring import wire
+from app.service import wire
 from tests.conftest import settings_for
 
 
@@ -86,7 +86,7 @@ def _document() -> Any:
         try:
             return json.loads(json.dumps(create_app(service).openapi()))
         finally:
-            service.ports.database.close()
+            service.stores.database.close()
 
 
 def example_of(described: dict[str, Any]) -> Any:

@@ -11,8 +11,8 @@ import pytest
 from app.api.app import create_app
 from app.api.codecs.uploads import run_while_connected
 from app.api.routing import Limiters
-from app.data.store import DataLimits
-from app.wiring import wire
+from app.service import wire
+from app.tables.store import DataLimits
 from tests.api.callers import ask, called_by
 from tests.api.column_bodies import parquet
 from tests.conftest import settings_for
@@ -26,7 +26,7 @@ BOUNDARY = {"Content-Type": "multipart/form-data; boundary=x"}
 def app(tmp_path):
     service = wire(settings_for(tmp_path, workers=0, max_upload_mb=5_000 / 2**20))
     yield create_app(service)
-    service.ports.database.close()
+    service.stores.database.close()
 
 
 @pytest.fixture
@@ -196,7 +196,7 @@ PARTS = form("label", b"y") + form("file", CSV, "t.csv") + b"--x--\r\n"
 
 def test_a_form_is_bounded(client, app):
     """In its parts and their lengths by Starlette, with what this service allows."""
-    app.state.ports.datasets.limits = DataLimits(1000, 100, 100, 10**7)
+    app.state.stores.datasets.limits = DataLimits(1000, 100, 100, 10**7)
     for more in (form("label", b"y" * 801), form("label", b"y") * 1001):
         assert problem(client("POST", "/datasets", content=more + PARTS, headers=BOUNDARY)) == [""]
 

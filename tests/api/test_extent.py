@@ -118,25 +118,31 @@ P = "probabilities"
 CASES = {"model": "woods", "instances": [{}]}
 BOUNDS = [  # the bound, the path, a body within it, and one beyond
     (
-        "predict.LARGEST_ANSWER",
+        "answering.predict.LARGEST_ANSWER",
         10,
         "/predict",
         ASKED | {"instances": ROWS * 2},
         ASKED | {"instances": ROWS * 3},
     ),
     (
-        "benefit.MAX_CELLS",
+        "answering.benefit.MAX_CELLS",
         5,
         "/models/ward/benefit",
         {"benefits": [[0] * 2] * 2},
         {"benefits": [[0] * 3] * 2},
     ),
-    ("acquire.MAX_CELLS", 5, "/acquire", CASES, CASES | {"instances": [{}] * 2}),
-    ("retrieve.LARGEST_ANSWER", 3, "/retrieve", {P: [0.1] * 4}, {P: [0.1] * 4, "marginals": True}),
-    ("retrieve_request.MAX_SETS", 3, "/retrieve", {P: [[]] * 3}, {P: [[]] * 4}),
-    ("retrieve_request.MAX_ITEMS", 6, "/retrieve", {P: [0.5] * 6}, {P: [0.5] * 7}),
-    ("retrieve_request.MAX_ITEMS", 6, "/retrieve", {P: [[0.5] * 4]}, {P: [[0.5] * 4] * 2}),
-    ("retrieve_request.MAX_ITEMS", 3, "/retrieve", TWO, TWO | {"setting": "multiclass"}),
+    ("answering.acquire.MAX_CELLS", 5, "/acquire", CASES, CASES | {"instances": [{}] * 2}),
+    (
+        "answering.retrieve.LARGEST_ANSWER",
+        3,
+        "/retrieve",
+        {P: [0.1] * 4},
+        {P: [0.1] * 4, "marginals": True},
+    ),
+    ("requests.losses.MAX_SETS", 3, "/retrieve", {P: [[]] * 3}, {P: [[]] * 4}),
+    ("requests.losses.MAX_ITEMS", 6, "/retrieve", {P: [0.5] * 6}, {P: [0.5] * 7}),
+    ("requests.losses.MAX_ITEMS", 6, "/retrieve", {P: [[0.5] * 4]}, {P: [[0.5] * 4] * 2}),
+    ("requests.losses.MAX_ITEMS", 3, "/retrieve", TWO, TWO | {"setting": "multiclass"}),
 ]
 
 
@@ -145,7 +151,7 @@ BOUNDS = [  # the bound, the path, a body within it, and one beyond
 def test_bounds_on_what_is_asked_and_answered(
     service, monkeypatch, name, most, path, within, beyond
 ):
-    monkeypatch.setattr(f"app.usecases.{name}", most)
+    monkeypatch.setattr(f"app.{name}", most)
     base = RETRIEVED if path == "/retrieve" else {}
     assert service.post(path, json=base | within).status_code == 200
     assert service.post(path, json=base | beyond).status_code == 413

@@ -6,10 +6,10 @@ import io
 import numpy as np
 import pytest
 
-from app.text import is_number
+from app.tables.text import is_number
 from tests.conftest import trained
-from tests.data.messy import EXPORTS, rows_of
 from tests.messages import says
+from tests.tables.messy import EXPORTS, rows_of
 
 
 def values(row: dict[str, str]) -> dict[str, object]:

@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from app.access.caller import Scope
+from app.opening import prepare_stores
 from app.settings import Settings
-from app.stores import make_ports
 from tests.conftest import serving, settings_for, trained, two_class_rows, uploaded
 from tests.jobs.waiting import SOON, eventually
 
@@ -24,12 +24,12 @@ class Bank:
     """A service with keys: a client for each, by the name of its key."""
 
     def __init__(self, settings: Settings, url: str) -> None:
-        self.url, self.ports = url, make_ports(settings)
+        self.url, self.stores = url, prepare_stores(settings)
         self.keys: dict[str, str] = {}
         self._clients = ExitStack()
 
     def make(self, name: str, *scopes: Scope, **wish: object) -> httpx.Client:
-        _, self.keys[name] = self.ports.keys.create(name, scopes, **wish)
+        _, self.keys[name] = self.stores.keys.create(name, scopes, **wish)
         client = self.holding(self.keys[name])
         seen_by(client)
         return client
@@ -40,7 +40,7 @@ class Bank:
 
     def close(self) -> None:
         self._clients.close()
-        self.ports.database.close()
+        self.stores.database.close()
 
 
 def seen_by(client: httpx.Client, status: int = 204) -> None:
@@ -263,14 +263,14 @@ def test_the_audit_log_says_who(bank, admin, hearts, trainer, models):
 
 def test_changes_are_refused_where_they_cannot_be_audited(bank, admin, trainer, models):
     """The entry and the change are one transaction."""
-    with bank.ports.database.writing() as connection:
+    with bank.stores.database.writing() as connection:
         connection.exec_driver_sql("ALTER TABLE audit_log RENAME TO away")
     try:
         with contextlib.suppress(httpx.HTTPError):
             assert trainer.put("/models/lung/aliases/best", json={"version": 1}).status_code >= 500
         assert trainer.get("/models/lung").json()["aliases"] == {}
     finally:
-        with bank.ports.database.writing() as connection:
+        with bank.stores.database.writing() as connection:
             connection.exec_driver_sql("ALTER TABLE away RENAME TO audit_log")
 
 
@@ -281,7 +281,7 @@ def test_an_event_stream_ends_with_its_key(bank, admin):
     with client.stream("GET", f"/train/{job}/events") as events:
         lines = events.iter_lines()
         assert next(lines) == "event: job"
-        bank.ports.keys.revoke("watcher")
+        bank.stores.keys.revoke("watcher")
         until = time.monotonic() + 60
         for _ in lines:
             assert time.monotonic() < until

@@ -79,7 +79,7 @@ def test_work_has_threads_of_its_own(app, route, monkeypatch):
     card = SimpleNamespace(fitted={"acquire": ACQUIRES})
     askable = SimpleNamespace(name="m", classes=["no", "yes"], card=card)
     monkeypatch.setattr(
-        app.state.ports.registry.cache, "get", lambda _: askable
+        app.state.stores.registry.cache, "get", lambda _: askable
     )  # every model is in memory
     limiter, options = COMPUTING[route]
     method, path = re.sub(r"\?(limits|short|by case)$", "", route).split(" ", 1)

@@ -13,7 +13,7 @@ from app.api import errors
 from app.api.gate import UPLOAD, Gate, charge_of, needs
 from app.api.memory import BYTE, BodyLimits, Memory
 from app.api.routing import DirectRoute, StrictRoute
-from app.metrics import RequestMetrics
+from app.monitoring.metrics import RequestMetrics
 from tests.api.callers import Admitting
 
 MB = 2**20

@@ -25,7 +25,7 @@ def named():
 @pytest.fixture(autouse=True, scope="module")
 def published(wired):
     for name in ("triage", "secret"):
-        publish(wired.ports.registry, name)
+        publish(wired.stores.registry, name)
 
 
 @pytest.mark.parametrize(

@@ -18,18 +18,18 @@ from tests.registry.making import make_estimator, publish
 
 
 @pytest.fixture
-def ask(ports):
+def ask(stores):
     app = FastAPI()
-    app.state.ports = ports
+    app.state.stores = stores
     errors.install(app)
     app.include_router(models.router)
     return partial(asked, called_by(app))
 
 
-def test_models_are_listed_in_pages(ports, ask):
+def test_models_are_listed_in_pages(stores, ask):
     for name in ("b", "a", "a", "c"):
-        publish(ports.registry, name)
-    ports.registry.set_alias("a", "champion", 1, "ann")
+        publish(stores.registry, name)
+    stores.registry.set_alias("a", "champion", 1, "ann")
 
     first = ask("GET", "/models", params={"page_size": 2}).json()
     second = ask("GET", "/models", params={"page_token": first["next_page_token"]}).json()
@@ -40,9 +40,9 @@ def test_models_are_listed_in_pages(ports, ask):
     assert ([line["name"] for line in second["models"]], second["next_page_token"]) == (["c"], None)
 
 
-def test_a_model_shows_versions_aliases_and_who_moved_them(ports, ask):
+def test_a_model_shows_versions_aliases_and_who_moved_them(stores, ask):
     for _ in range(2):
-        publish(ports.registry)
+        publish(stores.registry)
     alias = {"name": "triage", "alias": "champion", "shadow": [], "warnings": []}
     for version in (2, 1, 1):  # the last changes nothing
         moved = ask("PUT", "/models/triage/aliases/champion", json={"version": version})
@@ -73,8 +73,8 @@ def test_a_model_shows_versions_aliases_and_who_moved_them(ports, ask):
         assert ask("GET", f"/models/{reference}").json() == card
 
 
-def test_the_artifact_downloads_with_its_digest(ports, ask):
-    card = publish(ports.registry)
+def test_the_artifact_downloads_with_its_digest(stores, ask):
+    card = publish(stores.registry)
 
     response = ask("GET", "/models/triage/versions/1/artifact")
 
@@ -88,9 +88,9 @@ def test_the_artifact_downloads_with_its_digest(ports, ask):
     np.testing.assert_array_equal(estimator.predict_proba(X), make_estimator().predict_proba(X))
 
 
-def test_deleting_obeys_the_aliases(ports, ask):
+def test_deleting_obeys_the_aliases(stores, ask):
     for _ in range(2):
-        publish(ports.registry)
+        publish(stores.registry)
     ask("PUT", "/models/triage/aliases/champion", json={"version": 1})
 
     refused = ask("DELETE", "/models/triage/versions/1")

@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import select
 
 from app.access.caller import Caller, Scope
+from app.answering import outcomes as usecase
 from app.api.codecs.media_types import ARROW, CSV, PARQUET
 from app.api.gate import Exchange
 from app.api.memory import VALUE
@@ -18,7 +19,6 @@ from app.outcomes.decision import DAY, Terms, id_digest, new_ids
 from app.outcomes.rows import SealedFile
 from app.outcomes.sealed import SealedFiles
 from app.outcomes.tables import OUTCOMES, SEALED_FILES
-from app.usecases import outcomes as usecase
 from tests.api.callers import ask, called_by
 from tests.api.column_bodies import WRITERS
 from tests.messages import says
@@ -34,8 +34,8 @@ ODD = Terms(
 
 @pytest.fixture(scope="module")
 def database(wired):
-    decided(wired.ports.database, 1, ids=["first"])
-    return wired.ports.database
+    decided(wired.stores.database, 1, ids=["first"])
+    return wired.stores.database
 
 
 def post(app, outcomes, caller=BANK, **more):
@@ -95,7 +95,7 @@ def test_outcomes_are_taken_in_and_repeated(app, database):
 
 
 def test_a_conflict_is_answered_and_a_correction_is_audited(app, wired):
-    ids = decided(wired.ports.database, 30)
+    ids = decided(wired.stores.database, 30)
     post(app, [{"id": id_, "truth": "bad"} for id_ in ids])
     other = {"id": ids[0], "truth": "good", "action": "refuse"}
 
@@ -103,16 +103,16 @@ def test_a_conflict_is_answered_and_a_correction_is_audited(app, wired):
     assert refused["conflicts"] == [
         {"id": ids[0], "stored": {"truth": "bad"}, "sent": {"truth": "good", "action": "refuse"}}
     ]
-    assert wired.ports.audit.page(1, None)[0] == []
+    assert wired.stores.audit.page(1, None)[0] == []
 
     corrected = post(app, [{"id": id_, "truth": "good"} for id_ in ids], correct=True).json()
     assert (corrected["accepted"], corrected["conflicts"]) == (30, [])
-    (entry,) = wired.ports.audit.page(5, None)[0]
+    (entry,) = wired.stores.audit.page(5, None)[0]
     assert (entry.who, entry.action, entry.subject) == ("bank", "outcomes.correct", "loan")
     assert entry.details["count"] == 30
     assert set(entry.details["id_digests"]) < set(map(id_digest, ids))
     post(app, [{"id": ids[0], "truth": "good"}], correct=True)
-    assert len(wired.ports.audit.page(5, None)[0]) == 1
+    assert len(wired.stores.audit.page(5, None)[0]) == 1
 
 
 def test_models_of_other_keys_are_unknown(app, database):
@@ -335,7 +335,7 @@ def erased(app, id_, caller=ADMIN):
 
 @pytest.mark.parametrize("id_", ["visit/7", "né à 8 %"])
 def test_a_decision_is_erased_and_audited_without_its_id(app, wired, id_):
-    database = wired.ports.database
+    database = wired.stores.database
     decided(database, 1, ids=[id_])
     post(app, [{"id": id_, "truth": "bad"}])
     path = quote(id_, safe="")
@@ -345,7 +345,7 @@ def test_a_decision_is_erased_and_audited_without_its_id(app, wired, id_):
     assert erased(app, path).status_code == 404
     assert post(app, [{"id": id_, "truth": "bad"}]).json()["unknown"] == [id_]
     assert kept(database, id_) == {}
-    entry = wired.ports.audit.page(1, None)[0][0]
+    entry = wired.stores.audit.page(1, None)[0][0]
     assert (entry.who, entry.action, entry.subject, entry.details) == (
         "dpo",
         "decision.erase",
@@ -424,7 +424,7 @@ def note(function, calls):
 
 def test_ids_of_many_days_open_few_files(app, wired, monkeypatch):
     """Those of models that the key is for, in the threads for long work, and no more than a bound."""
-    with wired.ports.database.writing() as connection:
+    with wired.stores.database.writing() as connection:
         files = [
             SealedFile(f"{model}/{day}", model, day, "decisions", 0.0)._asdict()
             for model in ("loan", "grades")
@@ -449,5 +449,5 @@ def test_ids_of_many_days_open_few_files(app, wired, monkeypatch):
             assert status == 200 or "send fewer days" in answer.json()["detail"]
         assert [limiter for limiter, *_ in long].count(app.state.limiters.long) == 3
     finally:
-        with wired.ports.database.writing() as connection:
+        with wired.stores.database.writing() as connection:
             connection.execute(SEALED_FILES.delete().where(SEALED_FILES.c.day < 500))

@@ -13,7 +13,7 @@ from fastapi import FastAPI
 
 from app.access.caller import ANYBODY, Caller, Scope
 from app.outcomes.decision import Terms, day_of
-from app.usecases import train
+from app.training import train
 from tests.api.callers import ask, called_by
 from tests.api.operations import operations
 from tests.conftest import csv_of, two_class_rows
@@ -77,7 +77,7 @@ class Asking:
 @pytest.fixture(autouse=True, scope="module")
 def forests(wired, app):
     """A model of each bank that asks for features."""
-    queue = wired.ports.queue
+    queue = wired.stores.queue
     for caller in (A, B, ALL_MODELS):
         asking = Asking(app, caller)
         order = {
@@ -86,8 +86,8 @@ def forests(wired, app):
             "data": two_class_rows(60),
         }
         asking("POST", "/train", json=order).raise_for_status()
-        train.run(wired.ports, queue.get(queue.claim("a worker").id))
-    wired.ports.registry.refresh()
+        train.run(wired.stores, queue.get(queue.claim("a worker").id))
+    wired.stores.registry.refresh()
 
 
 def uses(asking: Asking, reference: str) -> dict[str, httpx.Response]:
@@ -238,7 +238,7 @@ def test_tables_sent_with_an_order_are_the_clients(
 
 
 def test_data_sets_of_outcomes_belong_to_who_makes_them(app: FastAPI) -> None:
-    database = app.state.ports.database
+    database = app.state.stores.database
     for i in range(10):
         instance = orjson.dumps({"age": 50 + i, "pulse": 70.5, "pain": "mild"}).decode()
         told(

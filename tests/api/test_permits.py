@@ -16,7 +16,7 @@ from app.access.caller import Scope
 from app.api.app import create_app
 from app.api.gate import OPEN as EVERYBODY
 from app.api.gate import GatedRoute, install, needs
-from app.wiring import wire
+from app.service import wire
 from tests.api.callers import Admitting
 from tests.api.permissions import (
     ADMIN,
@@ -41,7 +41,7 @@ class Doors:
         self._service = wire(settings_for(folder, workers=0, admin_key="administrator"))
         self.app = create_app(self._service)
         self._loop = asyncio.new_event_loop()
-        keys = self._service.ports.keys
+        keys = self._service.stores.keys
         self.holders: list[tuple[frozenset[Scope] | None, bytes | None]] = [
             (None, None),
             (None, WRONG),
@@ -90,7 +90,7 @@ class Doors:
 
     def close(self) -> None:
         self._loop.close()
-        self._service.ports.database.close()
+        self._service.stores.database.close()
 
 
 @pytest.fixture(scope="module")

@@ -12,12 +12,12 @@ import pytest
 from sqlalchemy import select
 
 from app.access.caller import ANYBODY, Caller, Keyring, Scope
+from app.answering import record as usecase
+from app.answering.record import Recording, check_moment
 from app.outcomes.decision import DAY, Terms, day_of, day_of_id
 from app.outcomes.recorder import Recorder
 from app.outcomes.rows import read_terms
 from app.outcomes.tables import DECISION_TERMS, DECISIONS
-from app.usecases import record as usecase
-from app.usecases.record import Recording, check_moment
 from payoff.errors import Invalid
 from tests.api.column_bodies import npy
 from tests.messages import says
@@ -364,11 +364,11 @@ def test_a_key_that_only_predicts_dates_no_decision_back(client, database, monke
 
 def test_no_decision_is_dated_back_beyond_what_is_kept(database, tmp_path):
     recorder = Recorder(database, lambda *_: {}, keep_seconds=30 * DAY)
-    ports = SimpleNamespace(recorder=recorder)
+    stores = SimpleNamespace(recorder=recorder)
 
-    check_moment(ports, ANYBODY, Recording(at=time.time() - 29 * DAY))
+    check_moment(stores, ANYBODY, Recording(at=time.time() - 29 * DAY))
     with pytest.raises(Invalid) as refused:
-        check_moment(ports, ANYBODY, Recording(at=time.time() - 31 * DAY))
+        check_moment(stores, ANYBODY, Recording(at=time.time() - 31 * DAY))
 
     assert list(refused.value.flaws) == [says("/record/at", "30 days")]
 

@@ -18,9 +18,9 @@ from app.api.codecs.media_types import ARROW, CSV, JSON, NPY, PARQUET
 from app.api.codecs.tables import Sheet, TableFields
 from app.api.gate import Exchange
 from app.api.memory import VALUE
-from app.data.values import plain
-from app.features import Feature, Schema
-from app.text import MISSING
+from app.tables.features import Feature, Schema
+from app.tables.text import MISSING
+from app.tables.values import plain
 from payoff.errors import Invalid
 from tests.api.column_bodies import WRITERS, arrow, free, npy, parquet
 from tests.conftest import trained, two_class_rows

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from app.access.caller import Scope
-from app.stores import make_ports
+from app.opening import prepare_stores
 from tests.conftest import serving, settings_for, trained, two_class_rows
 from tests.console.demo import prepare
 from tests.console.loans import prepare as prepare_loans
@@ -98,9 +98,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         trained(client, {"model": "woods", "learner": {"kind": "cost_tree", "depth": 1}, **order})
         client.put("/models/woods/aliases/champion", json={"version": 1})
         recorded(client)
-        ports = make_ports(settings)
-        _, key = ports.keys.create("ward", (Scope.PREDICT,))
-        ports.database.close()
+        stores = prepare_stores(settings)
+        _, key = stores.keys.create("ward", (Scope.PREDICT,))
+        stores.database.close()
         yield Site(str(client.base_url).rstrip("/"), client, key)
 
 

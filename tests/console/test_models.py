@@ -17,7 +17,7 @@ from tests.conftest import two_class_rows
 from tests.console.conftest import ADMIN_KEY, CLASSES, FEATURES
 from tests.console.loans import rent_rows
 from tests.console.tab import CELL, Tab, asked_of, press
-from tests.data.messy import EXPORTS
+from tests.tables.messy import EXPORTS
 
 
 def test_without_a_key_or_with_a_wrong_one_the_console_asks_for_it(browser, site):

@@ -9,7 +9,7 @@ import re
 import pytest
 
 from app.api.charts import Axis
-from app.text import MISSING
+from app.tables.text import MISSING
 from tests.console.tab import FOLDER, alike
 
 MINUS = "\N{MINUS SIGN}"

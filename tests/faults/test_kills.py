@@ -8,7 +8,7 @@ import time
 import httpx
 import pytest
 
-from app.database import Database
+from app.database.engine import Database
 from tests.conftest import two_class_rows
 from tests.outcomes.test_recorder import stored
 from tests.servers.service import Replica

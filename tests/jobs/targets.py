@@ -13,12 +13,12 @@ import numpy as np
 import threadpoolctl
 from sqlalchemy import Column, Integer, MetaData, String, Table, insert, select
 
-from app.database import Database
+from app.database.engine import Database
+from app.database.migrations import migrate
 from app.errors import Unavailable
 from app.jobs.attempt import JobLimits
 from app.jobs.queue import Queue
 from app.jobs.worker import Worker
-from app.migrations import migrate
 from payoff import progress
 from payoff.errors import Invalid
 

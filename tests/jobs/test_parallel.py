@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from joblib import Parallel, delayed
 
-from app.data.dataset import Table
 from app.errors import Unavailable
-from app.features import Feature, Schema
 from app.jobs import cluster, parallel
 from app.jobs.job import Died
 from app.jobs.parallel import pieces_run_on
-from app.usecases import compare
-from app.usecases.compare import CompareSpec
+from app.tables.dataset import Table
+from app.tables.features import Feature, Schema
+from app.training import compare
+from app.training.compare import CompareSpec
 from payoff import progress
 from payoff.decisions.folds import stratified_folds
 from payoff.errors import Invalid

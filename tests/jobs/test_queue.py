@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
 
-from app.database import Database
+from app.database.engine import Database
+from app.database.migrations import migrate
 from app.errors import NotFound, TooMany
 from app.jobs.job import RELEASED, Status
 from app.jobs.queue import Queue, id_of_key
 from app.jobs.tables import JOBS
-from app.migrations import migrate
 from payoff.errors import Invalid
 from tests.conftest import migrated
 from tests.effort import repeated

@@ -15,13 +15,13 @@ from hypothesis.stateful import (
 )
 from sqlalchemy import Double, delete, literal
 
-from app.database import Database
+from app.database.engine import Database
+from app.database.migrations import migrate
 from app.errors import Conflict
 from app.jobs import queue as queue_module
 from app.jobs.job import CANCELLED, ENDED, NOT_RENEWED, RELEASED, Ending, Event, Failure, Status
 from app.jobs.queue import KEY_PLACE, Queue, id_of_key
 from app.jobs.tables import JOBS
-from app.migrations import migrate
 from payoff.errors import Invalid
 from tests.effort import repeated
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from prometheus_client import Counter, Gauge
 from sqlalchemy import Table, func, insert, select
 
-from app.database import Database
+from app.database.engine import Database
 from app.outcomes.archive import Archive
 from app.outcomes.decision import Terms, new_ids
 from app.outcomes.sealed import SEAL

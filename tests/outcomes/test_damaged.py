@@ -16,7 +16,7 @@ from app.errors import Damaged
 from app.outcomes.decision import DAY, Terms
 from app.outcomes.rows import files_of
 from app.outcomes.tables import DECISION_TERMS, DECISIONS, OUTCOMES
-from app.wiring import wire
+from app.service import wire
 from tests.api.callers import ask, called_by
 from tests.conftest import settings_for
 from tests.outcomes.records import LOAN, count, decided, ids_of, told
@@ -59,8 +59,8 @@ WAYS = {
 def store(tmp_path_factory):
     """Two sealed days of a model, and one of another; told in the one that is damaged."""
     service = wire(settings_for(tmp_path_factory.mktemp("damaged"), workers=0))
-    database, archive = service.ports.database, service.ports.archive
-    publish(service.ports.registry, "loan")
+    database, archive = service.stores.database, service.stores.archive
+    publish(service.stores.registry, "loan")
     ids = decided(database, 40, at=[DATE * DAY, (DATE + 1) * DAY] * 20)
     others = decided(database, 2, terms=OTHER, at=DATE * DAY)
     told(database, ids[::2], [0] * 20, day=DATE)
@@ -72,7 +72,7 @@ def store(tmp_path_factory):
         )
     path = Path(archive.storage.url, file, "rows.parquet")
     yield SimpleNamespace(
-        ports=service.ports, archive=archive, app=create_app(service), file=file, path=path,
+        stores=service.stores, archive=archive, app=create_app(service), file=file, path=path,
         content=path.read_bytes(), damaged=ids[::2], sound=ids[1::2], others=others,
     )  # fmt: skip
     database.close()
@@ -99,7 +99,7 @@ def test_a_damaged_file_is_named_changes_nothing_and_holds_up_no_other_day(store
         assert answer.status_code == 409
         assert answer.json()["title"] == "A stored file is not what was published"
         assert store.file in answer.json()["detail"]
-    assert count(store.ports.database, OUTCOMES) == 0
+    assert count(store.stores.database, OUTCOMES) == 0
     assert sum(map(len, store.archive.cases("loan", since=(DATE + 1) * DAY))) == 20
     assert len(store.archive.locate([*store.sound, *store.others])) == 22
     store.path.write_bytes(store.content)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sqlalchemy import func, select, text
 
-from app.database import Database
+from app.database.engine import Database
 from app.errors import Busy, NotReady, Unavailable
 from app.outcomes import recorder as module
 from app.outcomes.decision import DAY, Batch, Decided, Terms, new_ids

@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 )
 from sqlalchemy import delete, select
 
-from app.database import Database
+from app.database.engine import Database
 from app.outcomes import intake, rows, sealed, sealing, upkeep
 from app.outcomes.archive import Archive
 from app.outcomes.decision import DAY, UNKNOWN, Batch, Decided, Outcome, Terms, new_ids

@@ -6,7 +6,7 @@ from time import time
 import pytest
 from sqlalchemy import update
 
-from app.job_processes import make_worker
+from app.opening import prepare_stores
 from app.outcomes import sealing, upkeep
 from app.outcomes.archive import Archive
 from app.outcomes.decision import DAY
@@ -19,7 +19,7 @@ from app.outcomes.tables import (
 )
 from app.outcomes.upkeep import SETTLED_SECONDS, due, keep_up
 from app.storage import Storage
-from app.stores import make_ports
+from app.workers import make_worker
 from tests.conftest import migrated, settings_for
 from tests.jobs.waiting import eventually
 from tests.outcomes.records import LOAN, count, decided, told
@@ -139,7 +139,7 @@ def test_nothing_is_sealed_into_a_folder_that_other_machines_lack(tmp_path, capl
     assert settings_for(tmp_path, **beside, decisions="s3://bucket/decisions").shares_decisions
     assert settings_for(tmp_path).shares_decisions
     assert settings_for(tmp_path, datasets=str(tmp_path / "datasets")).shares_decisions
-    database = make_ports(settings_for(tmp_path)).database
+    database = prepare_stores(settings_for(tmp_path)).database
     decided(database, at=MONDAY)
 
     keep_up(Archive(database, str(tmp_path / "decisions")), None, seals=False)
@@ -150,12 +150,12 @@ def test_nothing_is_sealed_into_a_folder_that_other_machines_lack(tmp_path, capl
 
 def test_a_worker_seals_and_deletes(tmp_path):
     settings = settings_for(tmp_path, keep_decisions_days=30)
-    ports = make_ports(settings)
+    stores = prepare_stores(settings)
     now = time()
-    decided(ports.database, 3, at=[now - 100 * DAY, now - 5 * DAY, now])
+    decided(stores.database, 3, at=[now - 100 * DAY, now - 5 * DAY, now])
 
-    make_worker(settings, ports)
+    make_worker(settings, stores)
 
-    eventually(lambda: count(ports.database, SEALED_FILES) == 1)
-    eventually(lambda: count(ports.database, DECISIONS) == 1)
-    assert sum(map(len, ports.archive.cases("loan"))) == 2
+    eventually(lambda: count(stores.database, SEALED_FILES) == 1)
+    eventually(lambda: count(stores.database, DECISIONS) == 1)
+    assert sum(map(len, stores.archive.cases("loan"))) == 2

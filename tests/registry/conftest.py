@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from app.database import Database
-from app.migrations import migrate
+from app.database.engine import Database
+from app.database.migrations import migrate
 from app.registry.registry import Registry
 from tests.registry.making import open_registry
 

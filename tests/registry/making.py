@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
-from app.database import Database
+from app.database.engine import Database
 from app.registry.card import Card
 from app.registry.files import Files
 from app.registry.index import Index

@@ -2,9 +2,8 @@
 
 import pytest
 
-from app import circuit_breaker
 from app.errors import NotFound, Unavailable
-from app.storage import FileCache
+from app.storage import FileCache, circuit_breaker
 from tests.registry.making import publish
 
 in_a_bucket = pytest.mark.parametrize("models", ["s3"], indirect=True)

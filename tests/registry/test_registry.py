@@ -10,9 +10,9 @@ import pytest
 import sklearn
 from sqlalchemy import text
 
-from app.database import Database
+from app.database.engine import Database
+from app.database.migrations import migrate
 from app.errors import Conflict, Damaged, NotFound, NotReady
-from app.migrations import migrate
 from app.registry import files as module
 from app.registry.card import Card
 from app.registry.loaded import Holdout

@@ -6,9 +6,9 @@ from contextlib import suppress
 
 import pytest
 
-from app.database import Database
+from app.database.engine import Database
+from app.database.migrations import migrate
 from app.errors import Conflict, NotFound
-from app.migrations import migrate
 from tests.registry.making import make_card, open_registry
 
 REPLICAS, CHANGES = 4, 15

@@ -8,7 +8,7 @@ from threading import Barrier
 import pytest
 from sqlalchemy import insert
 
-from app.database import DatabaseAway
+from app.database.engine import DatabaseAway
 from app.errors import Conflict, NotFound, NotReady
 from app.registry import saved_matrices
 from app.registry.saved_matrices import SavedMatrices

@@ -11,11 +11,10 @@ import pytest
 from obstore.store import LocalStore
 from sqlalchemy import make_url
 
-from app import circuit_breaker
-from app.database import Database
+from app.database.engine import Database
+from app.database.migrations import migrate
 from app.jobs.queue import Queue
-from app.migrations import migrate
-from app.storage import storage
+from app.storage import circuit_breaker, storage
 from tests.servers import postgres
 from tests.servers.dask import DaskCluster
 from tests.servers.postgres import Postgres

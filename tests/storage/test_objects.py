@@ -5,9 +5,8 @@ import io
 import obstore
 import pytest
 
-from app import circuit_breaker
 from app.errors import Unavailable
-from app.storage import Storage
+from app.storage import Storage, circuit_breaker
 
 SEAL = "seal.json"
 FILES = {SEAL: b"{}", "table": b"\x00\x01"}

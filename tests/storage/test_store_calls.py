@@ -6,9 +6,8 @@ from time import monotonic, sleep
 
 import pytest
 
-from app import circuit_breaker
 from app.errors import Conflict, NotFound, Unavailable, Unusable
-from app.storage import Storage
+from app.storage import Storage, circuit_breaker
 
 SEAL = "seal.json"
 FILES = {SEAL: b"{}", "table": b"\x00\x01"}

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from fastapi import Response
 
+from app.answering.decide import Answer
 from app.api.codecs.json import json_bytes
 from app.api.codecs.media_types import JSON, NPY, TABULAR
 from app.api.codecs.npy import npy_response
 from app.outcomes.tables import MAX_ID
 from app.registry.loaded import Loaded
-from app.usecases.decide import Answer
-from app.usecases.quantities import Quantities
+from app.requests.quantities import Quantities
 from payoff.errors import Flaw, Invalid, pointer, reject
 
 WRITTEN = (JSON, NPY, *TABULAR)

@@ -14,10 +14,10 @@ from app.api.codecs.answers import AnswerColumn, NamedChoice
 from app.api.codecs.json import ascii_json, in_header
 from app.api.codecs.media_types import CSV, PARQUET
 from app.api.memory import Charge
-from app.data.csv_text import CsvText
-from app.data.upload_request import Dialect
-from app.data.values import as_numbers, clean, plain
-from app.text import MAX_SHOWN
+from app.tables.csv_text import CsvText
+from app.tables.text import MAX_SHOWN
+from app.tables.upload_request import Dialect
+from app.tables.values import as_numbers, clean, plain
 from payoff.errors import Invalid, TooLarge, pointer
 
 _ARROW_FILE = b"ARROW1"

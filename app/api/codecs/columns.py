@@ -8,13 +8,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from app.answering.predict import Rows
 from app.api.codecs.answers import Carried
 from app.api.codecs.arrow import table_of_arrow, table_of_csv
 from app.api.codecs.media_types import CSV
 from app.api.codecs.npy import finite
 from app.api.codecs.tables import Sheet
 from app.api.memory import NUMBER, TEXT, VALUE, Charge
-from app.data.values import (
+from app.outcomes.tables import MAX_ID
+from app.tables.features import Schema, Spellings
+from app.tables.notations import ISO
+from app.tables.text import MAX_CATEGORY, MAX_POSITIONS, MISSING, normal, refused_category
+from app.tables.values import (
     LARGEST_TEXT,
     as_words,
     by_form,
@@ -26,11 +31,6 @@ from app.data.values import (
     index_columns,
     normal_words,
 )
-from app.features import Schema, Spellings
-from app.forms import ISO
-from app.outcomes.tables import MAX_ID
-from app.text import MAX_CATEGORY, MAX_POSITIONS, MISSING, normal, refused_category
-from app.usecases.predict import Rows
 from payoff.errors import Flaw, Invalid, TooLarge, pointer, reject, unknown_at
 
 Words = Mapping[str, Collection[str]]

@@ -9,14 +9,14 @@ import orjson
 from fastapi import Response
 from pydantic import BaseModel, Field, StrictInt, WithJsonSchema
 
+from app.answering.decide import Rule
+from app.answering.predict import PredictFields
 from app.api.codecs.answers import Answered, NamedChoice
 from app.api.codecs.json import json_bytes
 from app.api.codecs.media_types import JSON
 from app.api.memory import Charge
 from app.api.routing import checked, parsed_text
-from app.usecases.decide import Rule
-from app.usecases.fields import Text, WireModel
-from app.usecases.predict import PredictFields
+from app.requests.fields import Text, WireModel
 from payoff.errors import Flaw, Invalid, below, pointer, reject, unknown_at
 
 BYTES: Final = "BYTES"

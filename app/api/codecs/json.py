@@ -13,7 +13,7 @@ import orjson
 
 from app.api.memory import SMALL, Charge
 from app.registry.loaded import Loaded
-from app.text import refused_character
+from app.tables.text import refused_character
 from payoff.decisions.benefit import Prepared
 from payoff.errors import Flaw, Invalid, TooLarge, pointer, reject
 

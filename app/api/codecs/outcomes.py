@@ -5,15 +5,15 @@ from typing import Any
 
 import pyarrow as pa
 
+from app.answering.outcomes import FIELDS, Sent, check_count
 from app.api.codecs.columns import read
 from app.api.codecs.media_types import CSV
 from app.api.codecs.tables import DIALECT_FIELDS, DialectFields, Sheet, TableFields
 from app.api.memory import Charge
-from app.data.values import first_longer, floats, holds_numbers, holds_text
 from app.outcomes.tables import MAX_ID
-from app.text import MISSING, refused_character
-from app.usecases.fields import seconds
-from app.usecases.outcomes import FIELDS, Sent, check_count
+from app.requests.fields import seconds
+from app.tables.text import MISSING, refused_character
+from app.tables.values import first_longer, floats, holds_numbers, holds_text
 from payoff.errors import MAX_NAME, Flaw, Invalid, pointer, reject, unknown_at
 
 _WORDS = FIELDS[:3]

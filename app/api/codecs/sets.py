@@ -16,11 +16,11 @@ from app.api.codecs.media_types import JSON, SVG
 from app.api.codecs.npy import array_of_npy
 from app.api.memory import Charge
 from app.registry.loaded import Loaded
-from app.usecases.retrieve_request import RANGE, SAMPLED, RetrieveFields, Sets, check_extent
+from app.requests.losses import RANGE, SAMPLED, RetrieveFields, Sets, check_extent
 from payoff.errors import Flaw, Invalid, pointer
 
 if TYPE_CHECKING:  # it loads the compiler, which takes 60 MB of memory
-    from app.usecases.retrieve import Retrieved
+    from app.answering.retrieve import Retrieved
 
 
 FIELD = "probabilities"

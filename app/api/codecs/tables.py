@@ -7,17 +7,17 @@ import orjson
 from fastapi import Request
 from pydantic import BeforeValidator, Field
 
+from app.answering.predict import Rows
 from app.api.codecs.answers import Carried
 from app.api.codecs.media_types import ARROW, CSV, PARQUET
 from app.api.codecs.uploads import run_while_connected
 from app.api.gate import charge_of
 from app.api.memory import Charge
 from app.api.routing import ports_of
-from app.data.source import FILE
-from app.data.upload_request import Dialect
-from app.features import Schema
-from app.usecases.fields import Names, Text
-from app.usecases.predict import Rows
+from app.requests.fields import Names, Text
+from app.tables.features import Schema
+from app.tables.source import FILE
+from app.tables.upload_request import Dialect
 from payoff.errors import Flaw, Invalid, pointer, reject
 
 DIALECT_FIELDS = tuple(Dialect.model_fields)

@@ -8,6 +8,8 @@ from typing import Any
 import orjson
 from fastapi import Request, Response
 
+from app.answering import acquire as usecase
+from app.answering.acquire import AcquireAnswer, AcquireRequest
 from app.api.codecs.answers import carried_of_ids
 from app.api.codecs.media_types import JSON
 from app.api.errors import problems
@@ -25,9 +27,7 @@ from app.api.routing import (
 )
 from app.outcomes.decision import Batch
 from app.registry.loaded import Loaded
-from app.usecases import acquire as usecase
-from app.usecases.acquire import AcquireAnswer, AcquireRequest
-from app.usecases.matrices import with_saved
+from app.requests.matrices import with_saved
 from payoff.errors import Invalid, pointer
 
 _DUMP = orjson.OPT_SERIALIZE_NUMPY

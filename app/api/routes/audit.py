@@ -38,12 +38,12 @@ class AuditPage(BaseModel):
 @router.get("", summary="Who changed what, newest first", responses=problems(422))
 @needs(ADMIN)
 def list_audit(
-    ports: PortsDep,
+    stores: PortsDep,
     page_size: PageSize = 50,
     page_token: PageToken = None,
 ) -> AuditPage:
     """Jobs ordered and cancelled, versions published and deleted, aliases moved, models and data sets deleted, keys
     made and revoked. Where keys are configured, it needs one with the scope `admin`.
     """
-    found, token = ports.audit.page(page_size, page_token)
+    found, token = stores.audit.page(page_size, page_token)
     return AuditPage.model_validate({"entries": found, "next_page_token": token})

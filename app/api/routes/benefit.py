@@ -5,17 +5,17 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Path, Request, Response
 
 from app.access.caller import Scope
+from app.answering import benefit as usecase
+from app.answering.benefit import BenefitReport, BenefitRequest, GivenBenefitRequest
 from app.api.charts import SVG_CONTENT, benefit_chart, svg, wants_svg
 from app.api.codecs.media_types import JSON
 from app.api.errors import problems
 from app.api.gate import PREDICT_OR_TRAIN, charge_of, needs
 from app.api.routing import StrictRoute, caller_of, limiters, loaded_by_path, ports_of, with_matrix
 from app.registry.loaded import Loaded
-from app.usecases import benefit as usecase
-from app.usecases.benefit import BenefitReport, BenefitRequest, GivenBenefitRequest
-from app.usecases.fields import ModelVersion
-from app.usecases.labelled_rows import as_probabilities
-from app.usecases.matrices import with_saved
+from app.requests.fields import ModelVersion
+from app.requests.labelled_rows import as_probabilities
+from app.requests.matrices import with_saved
 
 router = APIRouter(tags=["models"], route_class=StrictRoute)
 

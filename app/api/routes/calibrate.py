@@ -8,8 +8,8 @@ from app.api.gate import TRAIN, needs
 from app.api.jobs import Order, ordering, starting
 from app.api.routes.train import JobDocument
 from app.api.routing import StrictRoute
-from app.usecases import calibrate as usecase
-from app.usecases.calibrate import CalibrateRequest
+from app.training import calibrate as usecase
+from app.training.calibrate import CalibrateRequest
 
 router = APIRouter(prefix="/calibrate", tags=["models"], route_class=StrictRoute)
 

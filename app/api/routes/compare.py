@@ -5,13 +5,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body
 from pydantic import BaseModel, Field
 
+from app.answering.benefit import ContenderResult, Lead
 from app.api.gate import TRAIN, needs
 from app.api.jobs import JobState, Order, ordering, starting
 from app.api.routing import StrictRoute
-from app.usecases import compare as usecase
-from app.usecases.benefit import ContenderResult, Lead
-from app.usecases.compare import CompareRequest
-from app.usecases.datasets import EXAMPLE_ID
+from app.requests.datasets import EXAMPLE_ID
+from app.training import compare as usecase
+from app.training.compare import CompareRequest
 from payoff.decisions.rules import RuleName
 
 router = APIRouter(prefix="/compare", tags=["compare"], route_class=StrictRoute)

@@ -19,10 +19,10 @@ from app.api.routing import (
     checked,
     parsed_text,
 )
-from app.data.dataset import ColumnReport
-from app.data.upload_request import Decimal, Delimiter, Encoding, Header, UploadRequest
-from app.usecases import datasets as usecase
-from app.usecases.datasets import EXAMPLE_ID
+from app.requests import datasets as usecase
+from app.requests.datasets import EXAMPLE_ID
+from app.tables.dataset import ColumnReport
+from app.tables.upload_request import Decimal, Delimiter, Encoding, Header, UploadRequest
 from payoff.errors import Invalid
 
 router = APIRouter(prefix="/datasets", tags=["train"], route_class=StrictRoute)
@@ -177,7 +177,7 @@ Name = Annotated[
 async def upload_dataset(
     request: Request,
     response: Response,
-    ports: PortsDep,
+    stores: PortsDep,
     caller: CallerDep,
     label: Labels,
     drop_classes: DropClasses,
@@ -217,7 +217,7 @@ async def upload_dataset(
             if not isinstance(fields["types"], dict):
                 raise Invalid.at("/types", f"send {_TYPES}")
         asked = checked(UploadRequest, {**fields, "owner": caller.owner})
-        dataset = await run_while_connected(request, ports.datasets.upload, upload.content, asked)
+        dataset = await run_while_connected(request, stores.datasets.upload, upload.content, asked)
     response.headers["Location"] = f"/datasets/{dataset.id}"
     return DatasetDocument.model_validate(dataset)
 
@@ -225,24 +225,24 @@ async def upload_dataset(
 @router.get("", responses=problems(422))
 @needs(TRAIN)
 def list_datasets(
-    ports: PortsDep, caller: CallerDep, page_size: PageSize = 50, page_token: PageToken = None
+    stores: PortsDep, caller: CallerDep, page_size: PageSize = 50, page_token: PageToken = None
 ) -> DatasetPage:
     """List data sets, newest first."""
-    datasets, token = ports.datasets.page(page_size, page_token, caller.sees_data_of)
+    datasets, token = stores.datasets.page(page_size, page_token, caller.sees_data_of)
     return DatasetPage.model_validate({"datasets": datasets, "next_page_token": token})
 
 
 @router.get("/{dataset_id}", responses=problems(404))
 @needs(TRAIN)
-def get_dataset(dataset_id: DatasetId, ports: PortsDep, caller: CallerDep) -> DatasetDocument:
+def get_dataset(dataset_id: DatasetId, stores: PortsDep, caller: CallerDep) -> DatasetDocument:
     """Describe a data set, by its id or by its name: the last that you uploaded under it."""
-    return DatasetDocument.model_validate(usecase.find(ports, dataset_id, caller))
+    return DatasetDocument.model_validate(usecase.find(stores, dataset_id, caller))
 
 
 @router.delete(
     "/{dataset_id}", status_code=204, response_class=Response, responses=problems(404, 409)
 )
 @needs(TRAIN)
-def delete_dataset(dataset_id: DatasetId, ports: PortsDep, caller: CallerDep) -> None:
+def delete_dataset(dataset_id: DatasetId, stores: PortsDep, caller: CallerDep) -> None:
     """Delete a data set that no queued or running job uses; models made from it stay."""
-    usecase.delete(ports, dataset_id, by=caller)
+    usecase.delete(stores, dataset_id, by=caller)

@@ -11,7 +11,7 @@ from app.api.errors import problems
 from app.api.gate import CHECK, METRICS, OPEN, needs
 from app.api.routing import PortsDep, StrictRoute, limiters
 from app.errors import NotReady
-from app.usecases.ports import Ports
+from app.stores import Stores
 
 router = APIRouter(tags=["service"], route_class=StrictRoute)
 
@@ -32,35 +32,35 @@ async def live() -> Health:
 @router.head("/health/ready", include_in_schema=False)
 @router.get("/health/ready", summary="Can it do its work?", responses=problems(503))
 @needs(OPEN)
-async def ready(request: Request, ports: PortsDep) -> Health:
+async def ready(request: Request, stores: PortsDep) -> Health:
     """Ready means that every route answers: models, aliases and keys are known, the database answers, all stores can be
     written, decisions can be recorded, the worker is alive, and the service is not about to stop. A service that is not
     ready goes on answering whatever it can.
     """
-    await limiters(request).health.run(request, check_ready, request, ports)
+    await limiters(request).health.run(request, check_ready, request, stores)
     return Health(status="ready")
 
 
-def check_ready(request: Request, ports: Ports) -> None:
+def check_ready(request: Request, stores: Stores) -> None:
     """Raise NotReady, with the reasons, where a part of the service does not answer."""
-    state, preloader = request.app.state, ports.registry.preloader
+    state, preloader = request.app.state, stores.registry.preloader
     wrong = [
         text
         for text, is_wrong in (
             ("the service is stopping", state.stopping.is_set()),
-            ("models and aliases are not read yet", not ports.registry.ready),
+            ("models and aliases are not read yet", not stores.registry.ready),
             (
                 f"{len(preloader.awaited)} of the versions that aliases and names mean are not loaded yet",
                 not preloader.complete,
             ),
-            ("changes of keys and models are not read", ports.database.changes.late),
-            ("decisions cannot be recorded", not ports.recorder.alive),
+            ("changes of keys and models are not read", stores.database.changes.late),
+            ("decisions cannot be recorded", not stores.recorder.alive),
         )
         if is_wrong
     ]
     parts = (state.service.keyring, state.service.worker)
     problems = (part.problem for part in parts if part is not None)
-    wrong += filter(None, (*problems, ports.database.problem(), *_unwritable(ports)))
+    wrong += filter(None, (*problems, stores.database.problem(), *_unwritable(stores)))
     if wrong:
         raise NotReady("; ".join(wrong))
 
@@ -71,11 +71,11 @@ async def access() -> None:
     """Answer 204 if the key that was sent is valid, whatever its scopes: a proxy asks before it reads a long body."""
 
 
-def _unwritable(ports: Ports) -> Iterator[str]:
+def _unwritable(stores: Stores) -> Iterator[str]:
     """Training and uploads cannot do their work then; predictions go on."""
     for what, storage in (
-        ("models", ports.registry.storage),
-        ("data sets", ports.datasets.storage),
+        ("models", stores.registry.storage),
+        ("data sets", stores.datasets.storage),
     ):
         if found := storage.obstacle():
             yield f"{what} cannot be written: {found}"

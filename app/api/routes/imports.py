@@ -14,8 +14,8 @@ from app.api.memory import BYTE
 from app.api.routes.models import ModelName
 from app.api.routes.train import JobDocument
 from app.api.routing import StrictRoute, checked, limiters, only_own_models, parsed_text
-from app.usecases import import_model as usecase
-from app.usecases.import_model import ImportRequest
+from app.training import import_model as usecase
+from app.training.import_model import ImportRequest
 
 router = APIRouter(
     prefix="/models",

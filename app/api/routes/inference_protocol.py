@@ -13,6 +13,7 @@ from fastapi import APIRouter, Body, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from app import __version__
+from app.answering.decide import Answer
 from app.api.codecs.answers import NOTHING, Answered
 from app.api.codecs.inference import (
     BYTES,
@@ -35,10 +36,9 @@ from app.api.routes.health import check_ready
 from app.api.routes.models import ModelReference
 from app.api.routes.predict import ReadRequest, answered, encoded
 from app.api.routing import PortsDep, StrictRoute, limiters, loaded_by_path
-from app.forms import BOOLEAN
 from app.registry.loaded import Loaded
 from app.registry.snapshot import NUMBER
-from app.usecases.decide import Answer
+from app.tables.notations import BOOLEAN
 from payoff.errors import Invalid
 
 router = APIRouter(prefix="/v2", tags=["inference protocol"], route_class=StrictRoute)
@@ -55,8 +55,8 @@ async def v2_live() -> dict[str, bool]:
 
 @router.get("/health/ready", include_in_schema=False)
 @needs(OPEN)
-async def v2_ready(request: Request, ports: PortsDep) -> dict[str, bool]:
-    await limiters(request).health.run(request, check_ready, request, ports)
+async def v2_ready(request: Request, stores: PortsDep) -> dict[str, bool]:
+    await limiters(request).health.run(request, check_ready, request, stores)
     return {"ready": True}
 
 
@@ -71,9 +71,9 @@ async def v2_server() -> ServerMetadata:
 )
 @router.get("/models/{ref}/versions/{version}", include_in_schema=False)
 @needs(PREDICT_OR_TRAIN)
-async def v2_model(ref: ModelReference, request: Request, ports: PortsDep) -> ModelMetadata:
+async def v2_model(ref: ModelReference, request: Request, stores: PortsDep) -> ModelMetadata:
     model = await loaded_by_path(request, _reference(request, ref))
-    described = await run_in_threadpool(ports.registry.index.model, model.name)
+    described = await run_in_threadpool(stores.registry.index.model, model.name)
     inputs = [
         TensorMetadata(
             name=part.name, datatype=_DATATYPES.get(part.form or part.type, "FP64"), shape=[-1]

@@ -22,9 +22,10 @@ from app.api.routing import CallerDep, PageSize, PageToken, PortsDep, StrictRout
 from app.errors import Conflict
 from app.jobs.job import Job
 from app.jobs.queue import id_of_key
-from app.text import check_text
-from app.usecases import calibrate, compare, import_model, replay, train
-from app.usecases import jobs as usecase
+from app.report import replay
+from app.tables.text import check_text
+from app.training import calibrate, compare, import_model, train
+from app.training import jobs as usecase
 
 PUBLISHING = (train.KIND, calibrate.KIND, import_model.KIND)
 DOCUMENTS: dict[str, type[JobState]] = {
@@ -55,15 +56,15 @@ def add_routes(prefix: str, kinds: Sequence[str], *, shown: bool = False) -> Non
     job_id = Path(openapi_examples={"of POST /train": {"value": id_of_key(EXAMPLE_KEY)}})
     options: dict[str, Any] = {"include_in_schema": shown}
 
-    def existing(ports: PortsDep, caller: CallerDep, job_id: str = job_id) -> Job:
-        return usecase.find_for(caller, ports, kinds, job_id)
+    def existing(stores: PortsDep, caller: CallerDep, job_id: str = job_id) -> Job:
+        return usecase.find_for(caller, stores, kinds, job_id)
 
     found = Depends(existing)
 
     @router.get(prefix, response_model=JobPage, responses=problems(422), **options)
     @needs(TRAIN)
     def list_jobs(
-        ports: PortsDep,
+        stores: PortsDep,
         caller: CallerDep,
         kind: Kind | None = None,
         status: JobStatus | None = None,
@@ -76,7 +77,7 @@ def add_routes(prefix: str, kinds: Sequence[str], *, shown: bool = False) -> Non
         """Newest first."""
         wanted = kinds if kind is None else [each for each in kinds if each == kind]
         check_text(model or "", "/model")
-        jobs, token = ports.queue.page(
+        jobs, token = stores.queue.page(
             kinds=wanted,
             status=status,
             model=model,
@@ -130,9 +131,9 @@ def add_routes(prefix: str, kinds: Sequence[str], *, shown: bool = False) -> Non
         **options,
     )
     @needs(TRAIN)
-    def cancel_job(ports: PortsDep, caller: CallerDep, job_id: str = job_id) -> Any:
+    def cancel_job(stores: PortsDep, caller: CallerDep, job_id: str = job_id) -> Any:
         """A queued job is cancelled at once, a running one within two seconds; 409 where it has succeeded or failed."""
-        return document(usecase.cancel(ports, caller, kinds, job_id))
+        return document(usecase.cancel(stores, caller, kinds, job_id))
 
 
 add_routes("/jobs", tuple(DOCUMENTS), shown=True)

@@ -17,10 +17,10 @@ from app.api.routing import CallerDep, PageSize, PageToken, PortsDep, StrictRout
 from app.registry.card import NAME, Card
 from app.registry.index import ModelLine, Move, VersionLine
 from app.registry.snapshot import NUMBER
-from app.usecases import matrices
-from app.usecases import models as usecase
-from app.usecases.fields import CaseCell, Text, WireModel
-from app.usecases.matrices import MatrixFields
+from app.requests import matrices
+from app.requests.fields import CaseCell, Text, WireModel
+from app.requests.matrices import MatrixFields
+from app.training import models as usecase
 
 router = APIRouter(
     prefix="/models",
@@ -137,12 +137,12 @@ _MATRIX = {"benefits": {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10
 @router.get("", summary="List models by name", responses=problems(422))
 @needs(PREDICT_OR_TRAIN)
 def list_models(
-    ports: PortsDep,
+    stores: PortsDep,
     caller: CallerDep,
     page_size: PageSize = 50,
     page_token: PageToken = None,
 ) -> ModelList:
-    lines, token = usecase.page(ports, caller, page_size=page_size, page_token=page_token)
+    lines, token = usecase.page(stores, caller, page_size=page_size, page_token=page_token)
     return ModelList(models=lines, next_page_token=token)
 
 
@@ -156,17 +156,17 @@ def set_alias(
     body: Annotated[
         AliasTarget, Body(openapi_examples={"the first version": {"value": {"version": 1}}})
     ],
-    ports: PortsDep,
+    stores: PortsDep,
     caller: CallerDep,
 ) -> AliasDocument:
     """`name@alias` means that version here at once, and in other processes when they have loaded it, mostly within a
     second. The history keeps who changed it and when.
     """
-    promoted = usecase.set_alias(ports, name, alias, body.version, body.shadow, by=caller)
+    promoted = usecase.set_alias(stores, name, alias, body.version, body.shadow, by=caller)
     warnings = [
         f"{one} is what the alias means now, and no challenger any more" for one in promoted
     ]
-    shadow = ports.shadows.read(name).get(alias, [])
+    shadow = stores.shadows.read(name).get(alias, [])
     return AliasDocument(
         name=name, alias=alias, version=body.version, shadow=shadow, warnings=warnings
     )
@@ -179,8 +179,8 @@ def set_alias(
     responses=problems(404, 422),
 )
 @needs(TRAIN)
-def delete_alias(name: ModelName, alias: AliasName, ports: PortsDep, caller: CallerDep) -> None:
-    usecase.delete_alias(ports, name, alias, by=caller)
+def delete_alias(name: ModelName, alias: AliasName, stores: PortsDep, caller: CallerDep) -> None:
+    usecase.delete_alias(stores, name, alias, by=caller)
 
 
 @router.get(
@@ -190,14 +190,14 @@ def delete_alias(name: ModelName, alias: AliasName, ports: PortsDep, caller: Cal
     responses=problems(404, 422),
 )
 @needs(PREDICT_OR_TRAIN)
-def get_version(name: ModelName, version: VersionNumber, ports: PortsDep) -> Response:
+def get_version(name: ModelName, version: VersionNumber, stores: PortsDep) -> Response:
     """How it was made, from what, how good it is, and the digests of its files.
 
     `fitted` of a `cost_tree` has what each node asks for, and what each path costs; of a `forest_chain` the order of
     its features, price and error of each step, and the share of cases that stops there.
     """
     return Response(
-        ports.registry.index.card(name, version).model_dump_json(by_alias=True), media_type=JSON
+        stores.registry.index.card(name, version).model_dump_json(by_alias=True), media_type=JSON
     )
 
 
@@ -215,9 +215,9 @@ def get_version(name: ModelName, version: VersionNumber, ports: PortsDep) -> Res
     },
 )
 @needs(TRAIN)
-def get_artifact(name: ModelName, version: VersionNumber, ports: PortsDep) -> Response:
+def get_artifact(name: ModelName, version: VersionNumber, stores: PortsDep) -> Response:
     """The joblib file, as the service loads it."""
-    card, content = ports.registry.artifact(name, version)
+    card, content = stores.registry.artifact(name, version)
     headers = {
         "ETag": f'"{card.sha256["model.joblib"]}"',
         "Content-Disposition": f'attachment; filename="{name}-{version}.joblib"',
@@ -235,13 +235,13 @@ def save_matrix(
     name: ModelName,
     matrix: MatrixName,
     body: Annotated[MatrixFields, Body(openapi_examples={"two actions": {"value": _MATRIX}})],
-    ports: PortsDep,
+    stores: PortsDep,
     caller: CallerDep,
 ) -> MatrixDocument:
     """`"benefits": "autumn-2026"` in a request to the model means its newest version, `"autumn-2026:2"` version 2,
     within a second in every process. Each other content is a new version; versions do not change.
     """
-    return get_matrix(name, matrices.save(ports, name, matrix, body, by=caller).reference, ports)
+    return get_matrix(name, matrices.save(stores, name, matrix, body, by=caller).reference, stores)
 
 
 @router.get(
@@ -250,8 +250,8 @@ def save_matrix(
     responses=problems(404, 422),
 )
 @needs(PREDICT_OR_TRAIN)
-def list_matrices(name: ModelName, ports: PortsDep) -> MatrixList:
-    lines = [{**asdict(saved), "versions": count} for saved, count in matrices.newest(ports, name)]
+def list_matrices(name: ModelName, stores: PortsDep) -> MatrixList:
+    lines = [{**asdict(saved), "versions": count} for saved, count in matrices.newest(stores, name)]
     return MatrixList.model_validate({"model": name, "matrices": lines})
 
 
@@ -259,8 +259,8 @@ def list_matrices(name: ModelName, ports: PortsDep) -> MatrixList:
     "/{name}/matrices/{matrix}", summary="A version of a saved matrix", responses=problems(404, 422)
 )
 @needs(PREDICT_OR_TRAIN)
-def get_matrix(name: ModelName, matrix: MatrixReference, ports: PortsDep) -> MatrixDocument:
-    saved, versions = matrices.describe(ports, name, matrix)
+def get_matrix(name: ModelName, matrix: MatrixReference, stores: PortsDep) -> MatrixDocument:
+    saved, versions = matrices.describe(stores, name, matrix)
     benefits, actions = saved.stated
     return MatrixDocument(**asdict(saved), benefits=benefits, actions=actions, versions=versions)
 
@@ -272,9 +272,9 @@ def get_matrix(name: ModelName, matrix: MatrixReference, ports: PortsDep) -> Mat
     responses=problems(404, 422),
 )
 @needs(TRAIN)
-def delete_matrix(name: ModelName, matrix: MatrixName, ports: PortsDep, caller: CallerDep) -> None:
+def delete_matrix(name: ModelName, matrix: MatrixName, stores: PortsDep, caller: CallerDep) -> None:
     """Requests that name it are refused within a second. Its numbers are not used again."""
-    matrices.delete(ports, name, matrix, by=caller)
+    matrices.delete(stores, name, matrix, by=caller)
 
 
 @router.delete(
@@ -285,10 +285,10 @@ def delete_matrix(name: ModelName, matrix: MatrixName, ports: PortsDep, caller: 
 )
 @needs(TRAIN)
 def delete_version(
-    name: ModelName, version: VersionNumber, ports: PortsDep, caller: CallerDep
+    name: ModelName, version: VersionNumber, stores: PortsDep, caller: CallerDep
 ) -> None:
     """A conflict while an alias points at it. Its number is not used again; the model stays, even without versions."""
-    usecase.delete_version(ports, name, version, by=caller)
+    usecase.delete_version(stores, name, version, by=caller)
 
 
 @router.get(
@@ -298,23 +298,23 @@ def delete_version(
     responses=problems(404, 422),
 )
 @needs(PREDICT_OR_TRAIN)
-def get_model(name: ModelReference, ports: PortsDep) -> ModelDocument | Response:
+def get_model(name: ModelReference, stores: PortsDep) -> ModelDocument | Response:
     """`name` is described; `name:3` and `name@alias` are answered with the card of the version that they mean."""
     if _REFERENCE_SIGNS.isdisjoint(name):
-        page = ports.registry.index.model(name)
+        page = stores.registry.index.model(name)
         return ModelDocument.model_validate(
             {
                 **vars(page),
                 "latest": page.versions[0].version if page.versions else None,
-                "shadows": ports.shadows.read(name),
+                "shadows": stores.shadows.read(name),
                 "alias_history": page.history,
             }
         )
-    return Response(usecase.card_of(ports, name).model_dump_json(by_alias=True), media_type=JSON)
+    return Response(usecase.card_of(stores, name).model_dump_json(by_alias=True), media_type=JSON)
 
 
 @router.delete("/{name}", summary="Delete a model", **_NO_CONTENT, responses=problems(404, 422))
 @needs(TRAIN)
-def delete_model(name: ModelName, ports: PortsDep, caller: CallerDep) -> None:
+def delete_model(name: ModelName, stores: PortsDep, caller: CallerDep) -> None:
     """With all its versions and aliases. Version numbers are not used again, and the alias history is kept."""
-    usecase.delete(ports, name, by=caller)
+    usecase.delete(stores, name, by=caller)

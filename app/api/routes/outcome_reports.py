@@ -13,9 +13,9 @@ from app.api.gate import TRAIN, needs
 from app.api.routing import PortsDep, StrictRoute, limiters, only_own_models
 from app.registry.card import NAME
 from app.registry.snapshot import NUMBER
-from app.usecases.amounts import Amount, Earned, Gain, Maturing, Selective, Versus
-from app.usecases.fields import Period
-from app.usecases.outcome_report.report import By, report
+from app.report.amounts import Amount, Earned, Gain, Maturing, Selective, Versus
+from app.report.report import By, report
+from app.requests.fields import Period
 
 router = APIRouter(
     prefix="/models",
@@ -147,7 +147,7 @@ async def outcome_report(
             examples=["triage"],
         ),
     ],
-    ports: PortsDep,
+    stores: PortsDep,
     request: Request,
     asked: Annotated[ReportQuery, Query()],
 ) -> Response:
@@ -157,7 +157,7 @@ async def outcome_report(
 
     Where truth is known more often after some actions, `selective` says so, and every amount names its `basis`.
     """
-    found = partial(report, ports, ref, since=asked.since, until=asked.until, by=asked.by)
+    found = partial(report, stores, ref, since=asked.since, until=asked.until, by=asked.by)
     text = await limiters(request).long.run(
         request, lambda: _REPORT.dump_json(_REPORT.validate_python(found()), by_alias=True)
     )

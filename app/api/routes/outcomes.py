@@ -7,6 +7,7 @@ import orjson
 from fastapi import APIRouter, Body, Path, Request, Response
 from pydantic import BaseModel, Field, StrictBool
 
+from app.answering import outcomes as usecase
 from app.api.codecs.json import parsed
 from app.api.codecs.media_types import JSON, TABULAR
 from app.api.codecs.tables import DIALECT_FIELDS, DialectFields, unpacked
@@ -29,8 +30,7 @@ from app.api.routing import (
     refuse_query,
     run,
 )
-from app.usecases import outcomes as usecase
-from app.usecases.fields import Name, Period, Text
+from app.requests.fields import Name, Period, Text
 
 router = APIRouter(tags=["outcomes"], route_class=StrictRoute)
 
@@ -158,7 +158,7 @@ async def outcomes_as_dataset(
     ],
     request: Request,
     response: Response,
-    ports: PortsDep,
+    stores: PortsDep,
     caller: CallerDep,
 ) -> DatasetDocument:
     """A row for each decision that was recorded with its instance (`"record": {"instances": true}`) and has an outcome.
@@ -167,12 +167,12 @@ async def outcomes_as_dataset(
     The features are those of the model's latest version, and the label has its name. The truth is known more often
     after some actions than after others where the report says so; then the rows are no fair sample.
     """
-    from app.usecases import dataset_from_outcomes  # noqa: PLC0415 - with pyarrow
+    from app.report import dataset_from_outcomes  # noqa: PLC0415 - with pyarrow
 
     caller.need_model(body.model)
     make = partial(
         dataset_from_outcomes.make,
-        ports,
+        stores,
         body.model,
         since=body.since,
         until=body.until,
@@ -190,7 +190,7 @@ async def outcomes_as_dataset(
 @needs(ADMIN)
 def erase_decision(
     id: Annotated[str, Path(openapi_examples={"a visit": {"value": "visit-1"}})],  # noqa: A002 - the contract's name
-    ports: PortsDep,
+    stores: PortsDep,
     caller: CallerDep,
 ) -> None:
     """Delete a recorded decision and all that belongs to it: nobody reads it any more.
@@ -198,4 +198,4 @@ def erase_decision(
     A worker removes it from the files of sealed days within an hour. It cannot be recorded again under the same id. The
     audit log has a digest of the id, not the id.
     """
-    usecase.erase(ports, caller, id)
+    usecase.erase(stores, caller, id)

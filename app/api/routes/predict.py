@@ -9,6 +9,20 @@ import orjson
 from fastapi import Request, Response
 
 from app.access.caller import Caller
+from app.answering import predict as usecase
+from app.answering.predict import (
+    PredictAnswer,
+    PredictFields,
+    PredictRequest,
+    Rows,
+    Usual,
+    check_finite,
+    check_source,
+    extent,
+    extent_in_memory,
+    key_of,
+    strange_values,
+)
 from app.api.codecs.answers import NOTHING, WRITTEN, Answered, Carried, carried_of_ids, encode
 from app.api.codecs.json import INLINE_BYTES, INLINE_NUMBERS, Frame, document_of, measured, split
 from app.api.codecs.media_types import JSON, NPY, TABULAR
@@ -33,23 +47,9 @@ from app.api.routing import (
 )
 from app.outcomes.decision import Batch
 from app.registry.loaded import Loaded
-from app.usecases import predict as usecase
-from app.usecases.labelled_rows import as_probabilities
-from app.usecases.matrices import columns_beside, with_saved
-from app.usecases.ports import Ports
-from app.usecases.predict import (
-    PredictAnswer,
-    PredictFields,
-    PredictRequest,
-    Rows,
-    Usual,
-    check_finite,
-    check_source,
-    extent,
-    extent_in_memory,
-    key_of,
-    strange_values,
-)
+from app.requests.labelled_rows import as_probabilities
+from app.requests.matrices import columns_beside, with_saved
+from app.stores import Stores
 from payoff.errors import Invalid, below
 
 _INSTANCES = "/instances"
@@ -193,7 +193,7 @@ class Ready(NamedTuple):
         return "in a thread" if numbers > most or fields.explain else "now"
 
 
-def ready(asked: ReadRequest, model: Loaded | None, stores: Ports) -> Ready:
+def ready(asked: ReadRequest, model: Loaded | None, stores: Stores) -> Ready:
     """The request with its rows, and with the saved matrix that it names."""
     fields, key = asked.fields, asked.key
     if isinstance(fields.benefits, str) and model is not None and not model.multilabel:
@@ -211,14 +211,14 @@ def ready(asked: ReadRequest, model: Loaded | None, stores: Ports) -> Ready:
 
 
 def answer_to(
-    ports: Ports, caller: Caller, found: Ready, form: str
+    stores: Stores, caller: Caller, found: Ready, form: str
 ) -> tuple[Answered, Batch | None]:
     """The answer, for a media type; and what is to be recorded of it before it is sent."""
     fields, model, rows, carried, *_ = found
     if fields.explain and form != JSON:
         raise Invalid.at("/explain", "explanations come in JSON answers alone")
     own_ids = carried.own_ids if carried.columns else None
-    answer, batch = usecase.predict(ports, caller, model, fields, rows, own_ids, found.key)
+    answer, batch = usecase.predict(stores, caller, model, fields, rows, own_ids, found.key)
     if batch is not None:
         if form == NPY and carried.id is None:
             raise Invalid.at(
@@ -250,11 +250,11 @@ async def answered(request: Request, size: int, read: Callable[[], ReadRequest])
     asked = await run(request, pace_of(size), read)
     fields = asked.fields
     model = None if fields.model is None else await loaded(request, fields.model)
-    ports, charge = ports_of(request), charge_of(request)
+    stores, charge = ports_of(request), charge_of(request)
     form = media_type_of_answer(request, asked.forms)
     found, pace = None, pace_of(size)
     if pace == "now" and (model is None or model.inline):
-        found = ready(asked, model, ports)
+        found = ready(asked, model, stores)
         pace = found.pace
     elif fields.limited or fields.explain:  # their work is not bounded by the body
         pace = "long"
@@ -262,9 +262,9 @@ async def answered(request: Request, size: int, read: Callable[[], ReadRequest])
         pace = "in a thread"
 
     def work() -> tuple[Response, Batch | None, int]:
-        whole = found or ready(asked, model, ports)
+        whole = found or ready(asked, model, stores)
         charge(extent_in_memory(model, whole.fields, whole.rows))
-        answer, batch = answer_to(ports, caller_of(request), whole, form)
+        answer, batch = answer_to(stores, caller_of(request), whole, form)
         if (
             batch is not None and model is not None and not model.regression
         ):  # no challengers decide about numbers
@@ -273,7 +273,7 @@ async def answered(request: Request, size: int, read: Callable[[], ReadRequest])
 
     response, batch, count = await run(request, pace, work)
     if batch is not None:
-        await ports.recorder.record(batch)
+        await stores.recorder.record(batch)
     if model is not None:
         request.app.state.metrics.requests.decided(model.name, model.version, count)
     return response

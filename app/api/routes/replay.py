@@ -8,8 +8,8 @@ from pydantic import BaseModel, Field
 from app.api.gate import TRAIN, needs
 from app.api.jobs import JobState, Order, ordering, starting
 from app.api.routing import CallerDep, StrictRoute
-from app.usecases import replay as usecase
-from app.usecases.amounts import Bounds, Earned, Gain, Maturing, Selective, Versus
+from app.report import replay as usecase
+from app.report.amounts import Bounds, Earned, Gain, Maturing, Selective, Versus
 
 router = APIRouter(tags=["outcomes"], route_class=StrictRoute)
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from fastapi import Request, Response
 
+from app.answering.predict import Rows, check_one_source, strange_values
 from app.api.charts import SVG_CONTENT
 from app.api.codecs.answers import NOTHING
 from app.api.codecs.json import parsed
@@ -25,8 +26,7 @@ from app.api.routing import (
     refuse_query,
 )
 from app.registry.loaded import Loaded
-from app.usecases.predict import Rows, check_one_source, strange_values
-from app.usecases.retrieve_request import RetrieveAnswer, RetrieveFields, RetrieveRequest, Sets
+from app.requests.losses import RetrieveAnswer, RetrieveFields, RetrieveRequest, Sets
 
 _TEXT_FIELDS = ("model", "setting", "method")
 
@@ -75,7 +75,7 @@ def _answer(
     request: Request, asked: RetrieveFields, sets: Sets | None, rows: _RowsOf, model: Loaded | None
 ) -> Response:
     """The response, computed in a thread; kernels hold no lock."""
-    from app.usecases import retrieve as usecase  # noqa: PLC0415 - it loads the compiler, which takes 60 MB of memory
+    from app.answering import retrieve as usecase  # noqa: PLC0415 - it loads the compiler, which takes 60 MB of memory
 
     form = media_type_of_answer(request, WRITERS)
     asked.curve |= form == SVG  # it is what the chart shows

@@ -4,17 +4,17 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Request, Response
 
+from app.answering import simulate as usecase
+from app.answering.simulate import SimulateRequest, Simulation
 from app.api.codecs.media_types import JSON
 from app.api.errors import problems
 from app.api.gate import PREDICT, needs
 from app.api.routing import PortsDep, StrictRoute, caller_of, limiters, loaded, with_matrix
 from app.registry.loaded import Loaded
-from app.usecases import simulate as usecase
-from app.usecases.datasets import EXAMPLE_ID
-from app.usecases.fields import ModelVersion
-from app.usecases.matrices import with_saved
-from app.usecases.ports import Ports
-from app.usecases.simulate import SimulateRequest, Simulation
+from app.requests.datasets import EXAMPLE_ID
+from app.requests.fields import ModelVersion
+from app.requests.matrices import with_saved
+from app.stores import Stores
 
 router = APIRouter(prefix="/acquire", tags=["acquire"], route_class=StrictRoute)
 
@@ -39,7 +39,7 @@ async def simulate(
         SimulateRequest, Body(openapi_examples={"the data set above": {"value": _EXAMPLE}})
     ],
     request: Request,
-    ports: PortsDep,
+    stores: PortsDep,
 ) -> Response:
     """Complete rows are fed feature by feature as `/acquire` asks, for each budget; missing values cost nothing.
 
@@ -47,13 +47,13 @@ async def simulate(
     `metrics.acquisition`.
     """
     model = await loaded(request, body.model)
-    return await limiters(request).long.run(request, _answer, request, ports, body, model)
+    return await limiters(request).long.run(request, _answer, request, stores, body, model)
 
 
-def _answer(request: Request, ports: Ports, body: SimulateRequest, model: Loaded) -> Response:
-    body = with_saved(ports, body, model.name, model.classes)
+def _answer(request: Request, stores: Stores, body: SimulateRequest, model: Loaded) -> Response:
+    body = with_saved(stores, body, model.name, model.classes)
     answer = Simulation(
         model=ModelVersion(**model.named),
-        **usecase.simulate(ports, model, body, caller_of(request)),
+        **usecase.simulate(stores, model, body, caller_of(request)),
     )
     return with_matrix(Response(answer.model_dump_json(by_alias=True), media_type=JSON), body)

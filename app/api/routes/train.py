@@ -8,10 +8,10 @@ from pydantic import Field
 from app.api.gate import TRAIN, needs
 from app.api.jobs import JobState, Order, ordering, starting
 from app.api.routing import StrictRoute
-from app.usecases import train as usecase
-from app.usecases.datasets import EXAMPLE_ID
-from app.usecases.fields import ModelVersion
-from app.usecases.train import TrainRequest
+from app.requests.datasets import EXAMPLE_ID
+from app.requests.fields import ModelVersion
+from app.training import train as usecase
+from app.training.train import TrainRequest
 
 router = APIRouter(prefix="/train", tags=["train"], route_class=StrictRoute)
 

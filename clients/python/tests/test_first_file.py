@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 from payoff_client import Invalid, commands
 
-from app.text import is_number
-from tests.data.messy import EXPORTS, N, rows_of
+from app.tables.text import is_number
+from tests.tables.messy import EXPORTS, N, rows_of
 
 
 @pytest.mark.filterwarnings("ignore::payoff_client.PayoffWarning")

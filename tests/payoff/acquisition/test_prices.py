@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.usecases.feature_costs import parse_prices
+from app.requests.costs import parse_prices
 from payoff.acquisition.prices import rounded
 from payoff.errors import Invalid
 

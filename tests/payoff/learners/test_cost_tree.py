@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from app.usecases.feature_costs import parse_prices
+from app.requests.costs import parse_prices
 from payoff.acquisition.prices import Prices
 from payoff.decisions.benefit import decide, row_benefits
 from payoff.learners.cost_tree import path

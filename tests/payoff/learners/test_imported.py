@@ -19,7 +19,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from app.features import Feature, Schema
+from app.tables.features import Feature, Schema
 from payoff.errors import Invalid, MissingPackage
 from payoff.learners.imported import (
     OnnxScorer,

@@ -1,0 +1,1 @@
+"""What the service answers at once: decisions, sets, questions, and what they would have earned."""

@@ -1,0 +1,384 @@
+"""What a benefit matrix would have earned on the rows a version did not see in training."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, Field, StrictInt, WithJsonSchema
+
+from app.answering.decide import sorted_holdout
+from app.answering.predict import check_classes
+from app.errors import Conflict
+from app.registry.loaded import Loaded
+from app.requests.fields import (
+    COLUMNS,
+    PROBABILITIES,
+    ByClass,
+    CaseColumns,
+    ClassNames,
+    ModelVersion,
+    Text,
+)
+from app.requests.labelled_rows import class_codes
+from app.requests.matrices import MatrixFields, NamedMatrixFields, columns_beside, needed_matrix
+from app.tables.features import NO_FEATURES
+from payoff.decisions.benefit import Prepared, class_means, confusion, mu, row_benefits
+from payoff.decisions.case_benefits import Columns
+from payoff.decisions.folds import stratified_folds
+from payoff.decisions.priors import under_priors
+from payoff.decisions.ranking import FEWEST, JudgedRows, Ranking, contest, doubts
+from payoff.decisions.rules import HeldOutRows, Ruled, RuleName, apply_rules, same_for_all
+from payoff.decisions.threshold import HoldoutScores, decide_by_threshold, posterior_threshold
+from payoff.errors import Invalid, TooLarge, pointer
+
+FOLDS = 5  # of the hold-out, for the rule that is tuned on it
+MAX_CELLS = 100_000  # of a matrix: the report has several counts for each
+Source = Literal["hold-out", "cross-validation", "request"]
+_ROW: dict[Source, str] = {
+    "hold-out": "hold-out row",
+    "cross-validation": "cross-validated row",
+    "request": "row",
+}
+
+
+Interval = Annotated[
+    tuple[float, float],
+    Field(description="95 %, low and high: percentiles of resamples of the same rows"),
+]
+
+
+class ContenderResult(BaseModel):
+    """What one contender earned per row, and how far that is from the best one."""
+
+    rule: RuleName
+    benefit: float
+    mu: float | None = Field(
+        description="benefit / upper_bound; null where the bound is not positive"
+    )
+    interval: Interval
+    behind: float = Field(description="by how much the best one's benefit is larger")
+    behind_interval: Interval
+    cross_validated: bool = Field(
+        description="whether the rule is tuned on such rows, and so each fold of them was decided as the others advise"
+    )
+
+
+class Lead(BaseModel):
+    """Is the lead more than noise?"""
+
+    difference: float | None = Field(
+        description="to the runner-up; null where all earned the same on every row"
+    )
+    interval: Interval | None = Field(
+        description="of the difference; allows for the choice of the best on the same rows"
+    )
+    differing_rows: int = Field(
+        description="on which the best and the runner-up earned differently"
+    )
+    significant: bool = Field(
+        description="whether the interval of the difference excludes 0, there are at least 30 differing rows, and at"
+        " least 30 rows of each class in which the two can differ: among fewer, a rare large loss may be missing"
+    )
+
+
+class BenefitRequest(NamedMatrixFields):
+    """What is at stake."""
+
+    priors: ByClass | None = Field(
+        default=None,
+        description="class priors where the model is used; by default those of the hold-out",
+    )
+    points: int = Field(default=200, ge=2, le=10_000, strict=True, description="of the curve")
+
+
+class GivenBenefitRequest(BenefitRequest):
+    """What is at stake, and the rows to judge on."""
+
+    classes: ClassNames
+    labels: Annotated[
+        list[StrictInt | Text], Field(fail_fast=True, description="the true class of each row")
+    ]
+    probabilities: Annotated[list[Any], WithJsonSchema(PROBABILITIES)] = Field(
+        description="a row per instance, a column for each of `classes`"
+    )
+    columns: CaseColumns = Field(default=None, description=COLUMNS, examples=[None])
+
+
+class EarningDocument(BaseModel):
+    """What one rule earned per row, and how often each class (row) met each action (column)."""
+
+    benefit: float
+    mu: float | None = Field(
+        description="benefit / upper_bound; null where the bound is not positive"
+    )
+    confusion: list[list[int]]
+
+
+class CurvePoint(BaseModel):
+    """The mean benefit at one threshold."""
+
+    threshold: float
+    benefit: float
+
+
+class RuleResult(ContenderResult):
+    """What one rule earned, its own figures, and how to ask for it."""
+
+    figures: dict[str, int | float | None] = Field(
+        description="the rule's threshold, or the column of the action for all; null where undefined"
+    )
+    request: dict[str, Any] | None = Field(
+        description="the fields that ask `/predict` for this rule, beside benefits; null where none do"
+    )
+
+
+class RuleLead(Lead):
+    """The rule that earned most."""
+
+    rule: RuleName
+    same: list[RuleName] = Field(description="rules that earned the same on every row")
+    runner_up: RuleName | None
+
+
+class BenefitReport(EarningDocument):
+    """The best that the scores allow with one threshold (two classes, two actions), else the expected-benefit rule."""
+
+    model: ModelVersion | None = Field(
+        default=None, description="absent where the request sent probabilities"
+    )
+    classes: list[int | str]
+    actions: list[str] | None = Field(
+        description="names of the columns; null where the matrix had none"
+    )
+    matrix_in_words: list[str] = Field(
+        description="what the benefits mean, such as `ill: wait costs 10, treat brings 5`, for each class;"
+        " empty for a large matrix"
+    )
+    rows: int = Field(description="that were evaluated")
+    evaluation: Literal["hold-out", "cross-validation", "request"] = Field(
+        description="of the model on rows that it did not see, or of the probabilities in the request"
+    )
+    priors: dict[str, float] = Field(description="weight of each class")
+    upper_bound: float = Field(description="mean benefit of someone who knows every class")
+    threshold: float | None = Field(
+        default=None, description="the best cut on the hold-out's scores"
+    )
+    posterior_threshold: float | None = Field(
+        default=None, description="the cut t* that the matrix alone gives"
+    )
+    curve: list[CurvePoint] | None = None
+    expected_benefit: EarningDocument
+    cost_blind: EarningDocument = Field(description="acting on the most probable class")
+    rules: list[RuleResult] = Field(
+        description="every rule that the matrix allows, and the best action for all"
+    )
+    best: RuleLead
+    warnings: list[str]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Rows with a truth: probabilities (n, K) of classes, the codes y (n,) of the true ones, the class priors (K,) that
+    the probabilities were made with, and where the rows come from. `ordered` sorts two classes' rows once.
+    """
+
+    classes: Sequence[int | str]
+    P: np.ndarray
+    y: np.ndarray
+    priors: np.ndarray
+    evaluation: Source
+    ordered: Callable[[], HoldoutScores]
+    columns: Callable[[], Columns] = dict
+
+
+def evidence_of(model: Loaded) -> Evidence:
+    """The hold-out of a version; Invalid for a model without exclusive classes, Conflict without a hold-out."""
+    check_classes(model)
+    if model.holdout is None:
+        name = f"version {model.version} of {model.name!r}"
+        raise Conflict(
+            f"{name} has no hold-out to judge on; train it with a larger 'holdout' or more rows"
+        )
+    scores, y, columns = model.holdout.scores, model.holdout.y, model.holdout.columns
+    ordered = partial(model.once, sorted_holdout)
+    return Evidence(model.classes, scores, y, model.priors, model.evaluation, ordered, columns)
+
+
+def evidence_given(sent: GivenBenefitRequest, P: np.ndarray) -> Evidence:
+    """Probabilities (n, K) and labels that came with the request; Invalid below /labels and /columns."""
+    classes, labels = sent.classes, sent.labels
+    y = class_codes(labels, classes, len(P))
+    if not len(y):
+        raise Invalid.at("/labels", "at least one row is required")
+    shares = np.bincount(y, minlength=len(classes)) / len(y)
+    columns = columns_beside(sent.columns or {}, len(y), sent.case_columns, ())
+    ordered = partial(HoldoutScores, P[:, 1], y)
+    return Evidence(classes, P, y, shares, "request", ordered, lambda: columns)
+
+
+def report(
+    rows: Evidence, sent: MatrixFields, priors: Mapping[str, float] | None, points: int
+) -> dict[str, Any]:
+    """Evaluate the rules on rows with a truth under the matrix of a request: a document ready for JSON.
+
+    Its own benefit is that of the best cut for two actions and two classes, both with rows, else that of the
+    expected-benefit rule. With `priors` the classes are reweighed to them, and posteriors corrected for them; the
+    scores that the best cut is sought on stay as they are, and resamples keep each class's number of rows. Where cells
+    of the matrix depend on the case each row has its own. Raises Invalid with the place for a matrix or priors that do
+    not fit. O(n log n + n K A), and the bootstrap.
+    """
+    B, actions, like_costs, cases = needed_matrix(sent, rows.classes)
+    numbered = [f"action {a}" for a in range(B.shape[-1])]
+    names = actions or (rows.classes if len(numbered) == len(rows.classes) else numbered)
+    in_words = Prepared(B, names, classes=rows.classes, cases=cases).in_words
+    if cases is not None:
+        values = cases.values(NO_FEATURES, np.empty((len(rows.y), 0)), rows.columns())
+        ours = rows.evaluation == "request"  # of a hold-out, callers are not told what a row has
+        B = np.ascontiguousarray(
+            cases.at(values, (lambda i, name: pointer("columns", name, i)) if ours else None)
+        )
+    y, corrected = rows.y, priors is not None
+    shares = np.bincount(y, minlength=len(rows.classes)) / len(y)
+    used, P = shares, rows.P
+    warnings: list[str] = []
+    if priors is not None:
+        used, P, warnings = under_priors(rows.P, rows.classes, rows.priors, priors)
+        if (absent := np.flatnonzero((shares == 0) & (used > 0))).size:
+            what = f"{_ROW[rows.evaluation]} of class {rows.classes[absent[0]]!r}"
+            raise Invalid.at("/priors", f"there is no {what} to reweigh")
+    judged = JudgedRows(
+        y, B, used if corrected else np.maximum(shares, rows.priors), known=corrected
+    )
+    bound = judged.bound
+    ruled_on = HeldOutRows(P, rows.P, y, stratified_folds(y, FOLDS, 0), used if corrected else None)
+    ruled = [*apply_rules(ruled_on, B), same_for_all(len(y), class_means(y, B), used)]
+    ranking = contest(
+        np.column_stack([rule.choice for rule in ruled]), judged, fixed=[len(ruled) - 1]
+    )
+    expected, cost_blind = (_earned(rule.choice, judged, bound) for rule in ruled[:2])
+    by_cut = (
+        _by_cut(rows, judged, used, bound, points)
+        if B.shape[-2:] == (2, 2) and shares.all()
+        else expected
+    )
+    table = zip(ruled, standings_of(ruled, ranking, bound), strict=True)
+    return {
+        **by_cut,
+        "classes": list(rows.classes),
+        "actions": actions,
+        "matrix_in_words": in_words,
+        "rows": len(y),
+        "evaluation": rows.evaluation,
+        "priors": dict(zip(map(str, rows.classes), used.tolist(), strict=True)),
+        "upper_bound": bound,
+        "expected_benefit": expected,
+        "cost_blind": cost_blind,
+        "rules": [
+            {**row, "figures": rule.figures, "request": _request(rule, rows.evaluation)}
+            for rule, row in table
+        ],
+        "best": {"rule": ruled[ranking.best].rule, **lead_of(ranking, lambda j: ruled[j].rule)},
+        "warnings": [
+            *warnings,
+            *_backwards(rows),
+            *like_costs,
+            *doubts(judged, rows.classes, bound, _ROW[rows.evaluation], actions),
+            *_about(ranking, len(y)),
+        ],
+    }
+
+
+def standings_of(ruled: Iterable[Ruled], ranking: Ranking, bound: float) -> list[dict[str, Any]]:
+    """What each contender earned, in their order; `bound` is the upper bound of the benefit."""
+    return [
+        {
+            "rule": each.rule,
+            "benefit": standing.mean,
+            "mu": mu(standing.mean, bound),
+            "interval": standing.interval,
+            "behind": standing.behind,
+            "behind_interval": standing.behind_interval,
+            "cross_validated": each.cross_validated,
+        }
+        for each, standing in zip(ruled, ranking.standings, strict=True)
+    ]
+
+
+def lead_of(ranking: Ranking, name: Callable[[int], Any]) -> dict[str, Any]:
+    """By how much the best contender leads; `name` gives the name of the contender at a position."""
+    second = None if ranking.runner_up is None else ranking.standings[ranking.runner_up]
+    return {
+        "same": [name(j) for j in ranking.same],
+        "runner_up": None if ranking.runner_up is None else name(ranking.runner_up),
+        "difference": second and second.behind,
+        "interval": second and second.behind_interval,
+        "differing_rows": ranking.differing,
+        "significant": ranking.significant,
+    }
+
+
+def extent(n: int, n_classes: int, sent: MatrixFields) -> int:
+    """How many numbers a report on n rows is about; TooLarge where the matrix has more cells than it may."""
+    n_actions = sent.width()
+    cells = n_classes * n_actions
+    if cells > MAX_CELLS:
+        raise TooLarge(f"the benefit matrix has {cells:,} cells; here it may have {MAX_CELLS:,}")
+    return n * (n_classes + n_actions + cells * bool(sent.case_columns))
+
+
+def _request(rule: Ruled, source: Source) -> dict[str, Any] | None:
+    """The fields that ask `/predict` for the rule: where no model keeps the rows, a threshold is a number."""
+    if source == "request" and rule.rule == "threshold_holdout":
+        return {"rule": "threshold", "threshold": rule.figures["threshold"]}
+    asks: dict[str, Any] | None = rule.request
+    return asks
+
+
+def _backwards(rows: Evidence) -> list[str]:
+    """A warning where every class is less probable in its own rows than in the others: as if columns were mixed up."""
+    own = np.arange(len(rows.classes)) == rows.y[:, None]
+    if rows.evaluation != "request" or not own.any(axis=0).all() or own.all(axis=0).any():
+        return []
+    inside, outside = ((rows.P * mask).sum(axis=0) / mask.sum(axis=0) for mask in (own, ~own))
+    if (inside >= outside).any():
+        return []
+    return [
+        "every class is less probable where it is the label: are the probabilities in the order of 'classes'?"
+    ]
+
+
+def _about(ranking: Ranking, n: int) -> list[str]:
+    """What the number of rows leaves to be warned about, and who is best; the last contender is one action for all."""
+    warnings = []
+    if n < FEWEST:
+        warnings.append(f"the evaluation has {n} rows: intervals from so few are wide and rough")
+    if ranking.standings[-1].behind <= 0:
+        warnings.append(
+            "no rule earns more than one action for all: the model does not pay with these benefits"
+        )
+    return warnings
+
+
+def _earned(choice: np.ndarray, judged: JudgedRows, bound: float) -> dict[str, Any]:
+    """What decisions (n,) earned, each class weighted by its prior, and how often each class met each action."""
+    benefit = float(np.average(row_benefits(judged.y, choice, judged.B), weights=judged.weights))
+    counts = confusion(judged.y, choice, *judged.B.shape[-2:])
+    return {"benefit": benefit, "mu": mu(benefit, bound), "confusion": counts.tolist()}
+
+
+def _by_cut(
+    rows: Evidence, judged: JudgedRows, priors: np.ndarray, bound: float, points: int
+) -> dict[str, Any]:
+    """What the best cut on the scores earned, the cut on posteriors, and B(t) between 0 and 1."""
+    scores, B = rows.ordered(), judged.B
+    cut, _ = scores.best(B, priors)
+    thresholds, values = scores.curve(B, points, priors)
+    curve = zip(thresholds.tolist(), values.tolist(), strict=True)
+    return {
+        **_earned(decide_by_threshold(rows.P[:, 1], cut), judged, bound),
+        "threshold": cut.value,
+        "posterior_threshold": posterior_threshold(B).value if B.ndim == 2 else None,
+        "curve": [{"threshold": threshold, "benefit": benefit} for threshold, benefit in curve],
+    }

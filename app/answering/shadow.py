@@ -1,0 +1,173 @@
+"""Challengers: versions that decide on the recorded requests to an alias, without delaying the answers."""
+
+import logging
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from threading import Event, Lock, Thread
+from time import sleep
+
+import orjson
+from sqlalchemy.exc import SQLAlchemyError
+
+from app.access.caller import Caller
+from app.answering.decide import RuleFields
+from app.answering.predict import PredictFields, Rows, decide
+from app.answering.record import explored, texts_of_rows
+from app.errors import NotFound
+from app.outcomes.decision import Batch, day_of
+from app.outcomes.shadows import Shadows
+from app.registry.card import Card
+from app.registry.loaded import Loaded
+from app.registry.registry import Registry
+from app.registry.snapshot import Reference
+from app.stores import Stores
+from payoff.errors import Flaw, Invalid, PayoffError, pointer, reject
+
+MOST_CHALLENGERS = 3  # of an alias: each decides on all of its requests
+_MOST_NUMBERS = 1_000_000  # of the instances that wait; beyond it requests have no shadow
+_PAUSE_SECONDS = 1.0  # after an error of the database
+
+_log = logging.getLogger(__name__)
+
+
+def check_challengers(
+    stores: Stores, name: str, version: int, references: Sequence[str], by: Caller
+) -> None:
+    """Invalid below /shadow where a challenger could not decide on the requests to the version.
+
+    Forbidden, before anything is looked up, where the key is not for one of them.
+    """
+    for reference in references:
+        by.need_model(reference)
+    if len(references) > MOST_CHALLENGERS:
+        raise Invalid.at("/shadow", f"an alias has at most {MOST_CHALLENGERS} challengers")
+    card = stores.registry.index.card(name, version)
+    reject(
+        Flaw(pointer("shadow", i), found)
+        for i, reference in enumerate(references)
+        if (
+            found := _unfit(stores, card, reference)
+            or ("" if reference not in references[:i] else "it is named twice")
+        )
+    )
+
+
+def _unfit(stores: Stores, card: Card, reference: str) -> str:
+    """Why the version cannot be a challenger of the card's; empty where it can."""
+    try:
+        wanted = Reference.parse(reference)
+        if wanted.version is None:
+            return f"{reference!r} changes its meaning: name a version, as in 'triage:2'"
+        other = stores.registry.index.card(wanted.name, wanted.version)
+    except (Invalid, NotFound) as error:
+        return error.detail
+    if (other.name, other.version) == (card.name, card.version):
+        return f"{reference!r} is the version that the alias means"
+    if [str(c) for c in other.classes or ()] != [str(c) for c in card.classes or ()]:
+        return f"{reference!r} has other classes"
+    if [f.name for f in other.features] != [f.name for f in card.features]:
+        return f"{reference!r} has other features, or has them in another order"
+    return ""
+
+
+@dataclass(frozen=True)
+class Offered:
+    """A recorded request to a model: its question, its rows and ids, and the day of the decisions."""
+
+    challengers: Sequence[str]
+    model: Loaded
+    day: int
+    question: RuleFields
+    rows: Rows
+    ids: Sequence[str]
+
+    @property
+    def numbers(self) -> int:
+        return len(self.ids) * len(self.model.schema.names)
+
+    def rows_for(self, challenger: Loaded) -> Rows:
+        """The rows of the challenger, which may know other categories."""
+        own, X = self.model.schema, self.rows.X
+        if challenger.schema.features != own.features:
+            X, _ = challenger.schema.encode([orjson.loads(text) for text in texts_of_rows(X, own)])
+        return Rows(X, [], columns=self.rows.columns)
+
+
+class ShadowDecider:
+    """One thread that has challengers decide on what is offered, as long as it keeps up."""
+
+    def __init__(self, registry: Registry, shadows: Shadows) -> None:
+        self._registry = registry
+        self._shadows = shadows
+        self._waiting: deque[Offered] = deque()
+        self._numbers = 0
+        self._lock = Lock()
+        self._awake = Event()
+        self._stopped = False
+        self._thread = Thread(target=self._run, name="shadow", daemon=True)
+
+    def start(self) -> None:
+        self._shadows.start()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """What waits is dropped: the report says how many decisions have a shadow."""
+        self._stopped = True
+        self._awake.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def watched(self, batch: Batch, model: Loaded, asked: PredictFields, rows: Rows) -> Batch:
+        """The batch, whose decisions the challengers of the reference make as well, as soon as it is stored."""
+        challengers = self._shadows.of(asked.model or "")
+        if not challengers or not batch.rows:
+            return batch
+        ids = [row.id for row in batch.rows]
+        question = asked.model_copy(update={"explain": False})
+        bare = rows._replace(sent=None)  # which takes less memory while it waits
+        offered = Offered(challengers, model, day_of(batch.rows[0].at), question, bare, ids)
+        return replace(batch, stored=partial(self.offer, offered))
+
+    def offer(self, offered: Offered) -> None:
+        """Have the challengers decide soon; never waits."""
+        with self._lock:
+            if self._stopped or self._numbers + offered.numbers > _MOST_NUMBERS:
+                self._shadows.dropped.inc(len(offered.ids))
+                return
+            self._numbers += offered.numbers
+            self._waiting.append(offered)
+        self._awake.set()
+
+    def _run(self) -> None:
+        while not self._stopped:
+            if not self._waiting:
+                self._awake.wait()
+                self._awake.clear()
+                continue
+            offered = self._waiting.popleft()
+            for challenger in offered.challengers:
+                self._decide(challenger, offered)
+            with self._lock:
+                self._numbers -= offered.numbers
+
+    def _decide(self, challenger: str, offered: Offered) -> None:
+        try:
+            model = self._registry.load(challenger)
+            answer = decide(model, offered.question, offered.rows_for(model))
+            if (
+                share := offered.question.explore
+            ) is not None:  # the same draw, or the challenger would explore less
+                answer = explored(answer, offered.model.name, offered.ids, share)
+            self._shadows.keep(
+                offered.ids, challenger, offered.model.name, offered.day, answer.choice.tolist()
+            )
+        except (PayoffError, SQLAlchemyError) as error:
+            self._shadows.dropped.inc(len(offered.ids))
+            _log.warning("%s could not decide in the background: %s", challenger, error)
+            if not isinstance(error, Invalid) and not self._stopped:
+                sleep(_PAUSE_SECONDS)
+        except Exception:  # noqa: BLE001 - whatever it is, the next request may succeed
+            self._shadows.dropped.inc(len(offered.ids))
+            _log.exception("unexpected error of %s in the background", challenger)

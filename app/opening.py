@@ -1,0 +1,138 @@
+"""The only place that opens stores from settings, and what a command prints where they cannot be opened.
+
+It does not load FastAPI: each process of a job starts here.
+"""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import structlog
+from pydantic import ValidationError
+
+from app.access.audit import AuditLog
+from app.access.keys import Keys
+from app.database.engine import Database, DatabaseAway
+from app.database.migrations import migrate
+from app.jobs.queue import Queue
+from app.outcomes.archive import Archive
+from app.outcomes.decision import DAY
+from app.outcomes.recorder import Recorder
+from app.outcomes.shadows import Shadows
+from app.registry.files import Files
+from app.registry.index import Index
+from app.registry.loaded import Cache
+from app.registry.registry import Registry
+from app.registry.saved_matrices import SavedMatrices
+from app.settings import Settings, refused
+from app.storage import FileCache, Storage
+from app.stores import Stores
+from app.tables.model_files import ModelFiles
+from app.tables.store import DataLimits, DatasetStore
+from payoff.errors import PayoffError, unknown
+
+_MB = 2**20
+_START_SECONDS = 20.0  # for a database server that starts at the same time
+
+_log = structlog.get_logger("payoff")
+
+
+@contextmanager
+def starting() -> Iterator[None]:
+    """A start that fails because of the settings ends with one line that names them, and exit code 2."""
+    try:
+        yield
+    except ValidationError as error:
+        reason = refused(error)[0]
+    except DatabaseAway as error:
+        reason = f"the database cannot be used ({error.why}); PAYOFF_DATABASE names it, or the folder PAYOFF_HOME"
+    except PayoffError as error:
+        reason = error.detail
+    except OSError as error:
+        reason = f"{error.filename or 'a folder'} cannot be used ({error.strerror}); see PAYOFF_HOME and PAYOFF_MODELS"
+    else:
+        return
+    sys.stderr.write(f"payoff: {reason}\n")
+    raise SystemExit(2)
+
+
+def prepare_stores(settings: Settings) -> Stores:
+    """What a program starts with: stores whose tables are up to date. It waits a while for a database that starts, too,
+    and not for an object store; Unusable if waiting for that could not help.
+    """
+    for message in unknown_settings(os.environ):
+        _log.warning(message)
+    stores = open_stores(settings)
+    stores.database.wait(_START_SECONDS)
+    migrate(stores.database)
+    stores.registry.storage.prepare()
+    stores.datasets.storage.prepare()
+    return stores
+
+
+def unknown_settings(variables: Iterable[str]) -> list[str]:
+    """A message for each variable that has the prefix of settings and is none."""
+    known = [f"PAYOFF_{name.upper()}" for name in Settings.model_fields]
+    strange = sorted(name for name in variables if name.startswith("PAYOFF_") and name not in known)
+    return [unknown("setting", name, known) for name in strange]
+
+
+def open_stores(settings: Settings, *, retry_seconds: float = 0.0) -> Stores:
+    """Connected stores of a service that was started before, as each job's process needs them at once.
+
+    Calls to an unavailable object store are repeated for `retry_seconds`.
+    """
+    settings.home.mkdir(parents=True, exist_ok=True)
+    database = Database(
+        settings.database_url,
+        connections=settings.database_connections,
+        seconds=settings.database_seconds,
+    )
+    limits = DataLimits(
+        max_rows=settings.max_rows,
+        max_columns=settings.max_columns,
+        max_categories=settings.max_categories,
+        max_upload_bytes=int(settings.max_upload_mb * _MB),
+        reader_bytes=settings.upload_memory_mb * _MB,
+    )
+    queue = Queue(database, attempts=settings.job_attempts, lease_seconds=settings.lease_seconds)
+    copies = settings.local_copies_mb if Storage.is_remote(settings.models) else 0
+    files = Files(
+        settings.models,
+        allow_version_skew=settings.allow_version_skew,
+        retry_seconds=retry_seconds,
+        kept=FileCache(settings.home.absolute() / "copies", copies * _MB),
+    )
+    registry = Registry(Index(database), files, Cache(settings.cache_mb * _MB))
+    keep_inline = settings.keep_inline_days * DAY
+    datasets = DatasetStore(
+        settings.datasets_url, limits, retry_seconds=retry_seconds, keep_inline=keep_inline
+    )
+    audit = AuditLog(database)
+    archive = Archive(database, settings.decisions_url, retry_seconds=retry_seconds)
+    imports = ModelFiles(
+        settings.datasets_url,
+        pickles=settings.allow_pickles,
+        version_skew=settings.allow_version_skew,
+        retry_seconds=retry_seconds,
+    )
+    return Stores(
+        database,
+        datasets,
+        queue,
+        registry,
+        audit,
+        Keys(database, audit),
+        imports,
+        archive=archive,
+        recorder=Recorder(
+            database,
+            archive.locate,
+            keep_seconds=None
+            if settings.keep_decisions_days is None
+            else settings.keep_decisions_days * DAY,
+        ),
+        shadows=Shadows(database),
+        matrices=SavedMatrices(database),
+    )

@@ -1,0 +1,1 @@
+"""What recorded decisions earned: the report, replays, and data sets of them."""

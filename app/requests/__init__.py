@@ -1,0 +1,1 @@
+"""The language of requests: each part reads and checks itself."""

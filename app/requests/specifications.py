@@ -1,0 +1,85 @@
+"""What a job is to do, as the queue stores it: typed when it is written and when it is read."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+
+from app.requests.costs import parse_prices
+from payoff.acquisition.prices import Prices
+
+HOLDOUT = 0.25
+FOLDS = 5
+SEED = 0
+_STAKES = {"classes", "benefits", "case_benefits", "actions", "feature_costs", "unit"}
+_SETTINGS = {"holdout", "refit", "folds", "seed", "forms"}
+
+
+class Spec(BaseModel):
+    """A frozen document; an unknown field is an error, since without it the job would do something else."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def requested(self) -> dict[str, Any]:
+        """What a job's document shows of it: all but matrices, prices, names of classes and settings."""
+        return self.model_dump(exclude=_STAKES | _SETTINGS)
+
+
+class LearnerSpec(Spec):
+    """A learner with all its parameters."""
+
+    kind: str
+    parameters: dict[str, Any] = {}
+
+
+class StakesSpec(Spec):
+    """What is at stake: `benefits` (K, A) and the names of their columns, or None.
+
+    `case_benefits` (K, A) have cells that depend on the case; the job puts their means in place of `benefits`.
+    """
+
+    benefits: list[list[float]] | None = None
+    case_benefits: list[list[Any]] | None = None
+    actions: list[str] | None = None
+
+    @property
+    def benefit_matrix(self) -> np.ndarray | None:
+        """The benefits as float64 (K, A)."""
+        return None if self.benefits is None else np.array(self.benefits, dtype=np.float64)
+
+
+class TrainSpec(StakesSpec):
+    """What to train; `feature_costs` in the long form, or None."""
+
+    model: str
+    learner: LearnerSpec
+    dataset: str
+    feature_costs: list[dict[str, Any]] | None = None
+    holdout: float = HOLDOUT
+    refit: bool = True
+    seed: int = SEED
+    unit: str | None = None
+
+    def prices(self, features: Sequence[str]) -> Prices | None:
+        """The prices of these features; None where the order has none."""
+        return None if self.feature_costs is None else parse_prices(self.feature_costs, features)
+
+
+class ReplaySpec(Spec):
+    """What to replay: decisions of `model`, of all `versions` where there are none, from `since` to before `until`.
+
+    `models` are `name:version`; `rules` as requests have them. `benefits` (K, A) count in place of the recorded ones;
+    where cells depend on the case, `forms` say how text stands for the numbers of features.
+    """
+
+    model: str
+    classes: list[int | str]
+    versions: list[int] | None = None
+    models: list[str] = []
+    rules: list[dict[str, Any]]
+    benefits: list[list[Any]] | None = None
+    actions: list[str] | None = None
+    forms: dict[str, str] = {}
+    since: float | None = None
+    until: float | None = None

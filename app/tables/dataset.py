@@ -1,0 +1,146 @@
+"""A data set: what is known of it without opening its table, its arrays, and how large one may be."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Literal, Self
+
+import numpy as np
+from pydantic import TypeAdapter
+
+from app.errors import Damaged
+from app.tables.features import Feature, Schema
+
+_MAX_WARNINGS = 50
+
+
+@dataclass(frozen=True)
+class DataLimits:
+    """What a data set may measure; `max_upload_bytes` holds for a gzipped file's content, too.
+
+    `max_words` and `max_characters` bound the categories of all columns together: the card of every model has them. The
+    process that reads an upload may use so many bytes beyond an idle one's, and seconds.
+    """
+
+    max_rows: int
+    max_columns: int
+    max_categories: int
+    max_upload_bytes: int
+    max_words: int = 100_000
+    max_characters: int = 4_000_000
+    reader_bytes: int = 400 * 2**20
+    reader_seconds: float = 600.0
+
+
+@dataclass(frozen=True)
+class ColumnReport:
+    """How a column was read: `examples` are its least, middle and greatest value, or three words.
+
+    `distinct` does not count missing values, and is None where it stopped at too many. `advice` says what to change
+    where the column looks like something else, is ignored or refused; one that is not read has no type and no counts.
+    `form` says how text stands for its numbers, if it does.
+    """
+
+    name: str
+    type: Literal["numeric", "categorical", "value"] | None = None
+    examples: tuple[str, ...] = ()
+    missing: int | None = None
+    distinct: int | None = None
+    advice: str | None = None
+    form: str | None = None
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """The record beside a table, which alone has the categories of the features.
+
+    `classes` are the label names where there are several, and None for a number to regress on; `bytes` is the size
+    of the stored table, `digest` the SHA-256 of it. One that `expires` is removed once it is old and nothing needs it.
+    `columns` say how the features, the labels and the ignored columns were read; what is `ignored`, for these reasons,
+    is not in the table.
+    """
+
+    id: str
+    name: str | None
+    rows: int
+    features: tuple[Feature, ...]
+    labels: tuple[str, ...]
+    classes: tuple[int | str, ...] | None
+    digest: str
+    bytes: int
+    created_at: datetime
+    expires: bool = False
+    columns: tuple[ColumnReport, ...] = ()
+    ignored: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, str] = field(
+        default_factory=dict
+    )  # columns that cells of matrices name, and their forms
+    lineage: Mapping[str, Any] | None = None  # of a table made of recorded decisions
+    owner: str = ""  # the name of the key that made it, where there was one
+
+    @property
+    def warnings(self) -> list[str]:
+        """The first advice about columns."""
+        return [each.advice for each in self.columns if each.advice][:_MAX_WARNINGS]
+
+    @property
+    def multilabel(self) -> bool:
+        """Whether each of the `classes` applies or not, and not exactly one of them."""
+        return self.classes == self.labels
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A data set in memory.
+
+    `X` is float64 (n, m), C-contiguous, NaN where a value is missing; a category is its position in its feature's
+    `categories`. `y` is, with one label, int64 (n,) of positions in `classes`, or float64 (n,) where `classes` is
+    None (a number to regress on); with several labels it is uint8 (n, L) of 0 and 1, and `classes` are their names.
+    `values` are columns (n,) that are no features.
+    """
+
+    schema: Schema
+    X: np.ndarray
+    y: np.ndarray
+    classes: tuple[int | str, ...] | None
+    labels: tuple[str, ...]
+    digest: str
+    values: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    @property
+    def numbers(self) -> dict[str, np.ndarray]:
+        """The columns (n,) that cells of matrices may name: numeric features, and `values`."""
+        features = enumerate(self.schema.features)
+        numeric = {part.name: self.X[:, j] for j, part in features if part.type == "numeric"}
+        return {**numeric, **self.values}
+
+    def as_numbers(self) -> Self:
+        """A table whose one label is numbers to regress on: integers that are classes become the numbers they are."""
+        if self.classes is None:
+            return self
+        return replace(self, y=np.array(self.classes, dtype=np.float64)[self.y], classes=None)
+
+    def with_classes(self, order: Sequence[int | str]) -> Self:
+        """A table with its classes in this order, for one label of classes."""
+        assert self.classes is not None
+        codes = np.array([order.index(name) for name in self.classes])
+        return replace(self, y=codes[self.y], classes=tuple(order))
+
+
+DATASET_JSON: TypeAdapter[Dataset] = TypeAdapter(Dataset)
+"""Writes and reads the record."""
+
+
+def id_of(*parts: str) -> str:
+    """The id that follows from these texts."""
+    return "ds_" + hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def read_record(dataset_id: str, content: bytes) -> Dataset:
+    """The record in a data set's folder; Damaged where it is none, or another's."""
+    with suppress(ValueError):
+        if (dataset := DATASET_JSON.validate_json(content)).id == dataset_id:
+            return dataset
+    raise Damaged(f"the record of {dataset_id} is damaged; delete it and upload it again")

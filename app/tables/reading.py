@@ -1,0 +1,226 @@
+"""From what was sent to a table on its way to the store, an uploaded file or lists; and from there to arrays."""
+
+import errno
+import gzip
+import os
+import resource
+import signal
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from tempfile import SpooledTemporaryFile
+from typing import Any, BinaryIO, cast
+
+import numpy as np
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from app.errors import EXHAUSTED, UNWRITABLE, InvalidTable, trace_of
+from app.jobs.processes import return_freed_memory
+from app.tables.building import build
+from app.tables.column_types import typed
+from app.tables.columns import stored_columns
+from app.tables.csv_text import csv_source
+from app.tables.dataset import DATASET_JSON, DataLimits, Dataset, Table
+from app.tables.features import Schema
+from app.tables.inline import inline_source
+from app.tables.parquet_file import parquet_source, write_stream
+from app.tables.source import FILE, Source
+from app.tables.text import spelling
+from app.tables.upload_request import Dialect, UploadRequest
+from payoff.errors import Flaw, Invalid, PayoffError, TooLarge, pointer, reject, unknown_at
+
+_GZIP = b"\x1f\x8b"
+_PARQUET = b"PAR1"
+_CHUNK = 1 << 20
+_IN_MEMORY = 1 << 23  # unpacked content beyond this goes to a temporary file
+_NICENESS = 10  # requests go before
+
+
+@contextmanager
+def _opened(content: BinaryIO, limits: DataLimits, request: Dialect) -> Iterator[Source]:
+    """A source over `content` (at any position), recognised by its first bytes; what is unpacked is deleted at the end.
+
+    Raises Invalid for what cannot be read and TooLarge beyond `limits`, also for what a gzipped file unpacks to.
+    """
+    size = content.seek(0, 2)
+    if size > limits.max_upload_bytes:
+        raise TooLarge(f"{size:,} bytes; an upload may have at most {limits.max_upload_bytes:,}")
+    with SpooledTemporaryFile(max_size=_IN_MEMORY) as plain:
+        content.seek(0)
+        if content.read(2) == _GZIP:
+            _unpack(content, cast(BinaryIO, plain), limits.max_upload_bytes)
+            content = cast(BinaryIO, plain)
+        content.seek(0)
+        yield (
+            parquet_source(content, limits)
+            if content.read(4) == _PARQUET
+            else csv_source(content, limits, request)
+        )
+
+
+def _unpack(packed: BinaryIO, plain: BinaryIO, most: int) -> None:
+    packed.seek(0)
+    try:
+        with gzip.GzipFile(fileobj=packed, mode="rb") as stream:
+            while chunk := stream.read(_CHUNK):
+                if plain.tell() + len(chunk) > most:
+                    raise TooLarge(f"a gzipped file may unpack to at most {most:,} bytes")
+                plain.write(chunk)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise Invalid.at(FILE, f"the gzipped file is damaged ({error})") from error
+
+
+def read_upload(
+    content: BinaryIO, request: UploadRequest, sink: BinaryIO, limits: DataLimits
+) -> Dataset:
+    """The record of an uploaded file, whose table is written to `sink` as Parquet.
+
+    Raises Invalid with places below `/file`, `/label` and `/name`, or TooLarge. Memory of a few blocks and of the
+    categories, whatever the size of the file.
+    """
+    with _opened(content, limits, request) as found:
+        source = typed(found, request)
+        positions = _find_labels(source, request.label)
+        return build(source, positions, sink, limits, request, several=len(positions) > 1)
+
+
+def read_inline(
+    features: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    labels: Sequence[Any],
+    request: UploadRequest,
+    sink: BinaryIO,
+    limits: DataLimits,
+) -> Dataset:
+    """The record of a table sent as lists, which is written to `sink` as Parquet.
+
+    Raises Invalid with places below `/features`, `/rows` and `/labels`, or TooLarge.
+    """
+    source, targets, several = inline_source(features, rows, labels, limits)
+    return build(
+        typed(source, request, strict=True),
+        targets,
+        sink,
+        limits,
+        request,
+        several=several,
+        strict=True,
+    )
+
+
+def _find_labels(source: Source, labels: Sequence[str]) -> list[int]:
+    """Positions of the label columns."""
+    names = [place.name for place in source.places]
+    if not labels:
+        raise Invalid.at("/label", "'label' is required; name the column to predict")
+    hint = "".join(f"; {note}" for note in source.notes.values())  # that line 1 may be no header
+    places = {label: pointer("label", k) for k, label in enumerate(labels)}
+    reject(
+        unknown_at(place, "column", label, names, hint)
+        for label, place in places.items()
+        if label not in names
+    )
+    reject(
+        Flaw(places[label], f"{label!r} is named twice")
+        for label in places
+        if labels.count(label) > 1
+    )
+    return [names.index(label) for label in labels]
+
+
+def load(dataset: Dataset, parquet: bytes) -> Table:
+    """The table of `dataset`: X (n, m) float64 and y as in `Table`. Memory: X, y, the bytes and some columns."""
+    file, width = pq.ParquetFile(pa.BufferReader(parquet)), len(dataset.features)
+    X = np.empty((dataset.rows, width))
+    features = []
+    columns = zip(dataset.features, stored_columns(file, range(width)), strict=True)
+    for j, (feature, (values, words)) in enumerate(columns):
+        categories = tuple(sorted(words or ()))
+        X[:, j] = values if words is None else _codes(values, words, categories)
+        features.append(replace(feature, categories=categories))
+    end = width + len(dataset.values)
+    beside = (column for column, _ in stored_columns(file, range(width, end)))
+    targets = list(stored_columns(file, range(end, end + len(dataset.labels))))
+    return Table(
+        Schema(features, [*dataset.ignored], dataset.values),
+        X,
+        _target(targets, dataset),
+        dataset.classes,
+        dataset.labels,
+        dataset.digest,
+        dict(zip(dataset.values, beside, strict=True)),
+    )
+
+
+def _codes(values: np.ndarray, words: list[str], order: tuple[int | str, ...]) -> np.ndarray:
+    """The position in `order` of the word at each position, or of another spelling of it, NaN where there is none."""
+    codes = {spelling(str(word)): float(code) for code, word in enumerate(order)}
+    codes |= {str(word): float(code) for code, word in enumerate(order)}
+    found = (codes.get(word, codes.get(spelling(word))) for word in words)
+    return np.asarray(np.array([*found, np.nan], dtype=np.float64)[values])  # -1 picks the last
+
+
+def _target(targets: list[tuple[np.ndarray, list[str] | None]], dataset: Dataset) -> np.ndarray:
+    if dataset.multilabel:
+        return np.column_stack([values for values, _ in targets]).astype(np.uint8)
+    values, words = targets[0]
+    if dataset.classes is None:
+        return values
+    if words is not None:
+        return _codes(values, words, dataset.classes).astype(np.int64)
+    return np.searchsorted(np.array(dataset.classes, dtype=np.float64), values).astype(np.int64)
+
+
+# What the process does that reads one upload, see `app.tables.isolated`
+
+
+def told(
+    limits: DataLimits, request: UploadRequest | None, content: BinaryIO, sink: BinaryIO
+) -> dict[str, Any]:
+    """The record of the upload as JSON, or the error that reading it raises; without a `request` it is unpacked."""
+    try:
+        if request is None:
+            write_stream(content, sink, limits)
+            record = b""
+        else:
+            record = DATASET_JSON.dump_json(read_upload(content, request, sink, limits))
+        sink.flush()
+    except MemoryError:  # Arrow's is one, too
+        allowed = limits.reader_bytes >> 20
+        return _refusal(
+            Invalid.at(FILE, f"reading the file needs more than the {allowed} MB of memory allowed")
+        )
+    except (Invalid, TooLarge) as error:
+        return _refusal(error)
+    except Exception as error:  # noqa: BLE001 - whatever the file does to its reader, it is the file that is wrong
+        if isinstance(error, OSError) and error.errno in (UNWRITABLE | EXHAUSTED) - {errno.ENOMEM}:
+            return {"errno": error.errno}
+        refusal = _refusal(Invalid.at(FILE, f"the file cannot be read ({type(error).__name__})"))
+        return refusal | {"trace": trace_of(error)}
+    return {"record": record.decode()}
+
+
+def _refusal(error: PayoffError) -> dict[str, Any]:
+    return {
+        "class": type(error).__name__,
+        "detail": error.detail,
+        "flaws": [(flaw.loc, flaw.msg) for flaw in error.flaws],
+        "columns": error.columns if isinstance(error, InvalidTable) else (),
+    }
+
+
+def confine(limits: DataLimits) -> None:
+    """Bound memory and processor time; the kernel enforces both, whatever the code does."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(_NICENESS)
+    return_freed_memory()  # Arrow shrinks a block of text for each column: its rests would all count
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    seconds = int(limits.reader_seconds) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+    used = psutil.Process().memory_info().data
+    resource.setrlimit(resource.RLIMIT_DATA, (used + limits.reader_bytes,) * 2)

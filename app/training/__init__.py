@@ -1,0 +1,1 @@
+"""What makes models: jobs, and the models and jobs that there are."""

@@ -1,0 +1,171 @@
+"""Orders to calibrate the scores of another system: checked here, and accepted as jobs that train a calibration."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import (
+    BeforeValidator,
+    Discriminator,
+    Field,
+    StrictInt,
+    Tag,
+    TypeAdapter,
+    WithJsonSchema,
+)
+
+from app.access.caller import Caller
+from app.jobs.job import Job
+from app.requests.fields import PROBABILITIES, ClassNames, Name, Text, WireModel
+from app.requests.labelled_rows import as_probabilities, check_class_names, class_codes
+from app.requests.specifications import HOLDOUT, LearnerSpec, TrainSpec
+from app.stores import Stores
+from app.tables.store import Draft
+from app.training import jobs
+from payoff.decisions.metrics import rank_area
+from payoff.errors import Flaw, Invalid, pointer, reject
+from payoff.learners.score_calibrator import ScoreCalibrator
+
+KIND = "calibrate"
+SCORE = "score"  # the feature of a model whose instances are one score
+_CLEAR = 2  # standard errors
+_LARGEST = 1e100  # of a score's magnitude: squares, and sums of them, stay finite
+
+Classes = Sequence[int | str]
+
+_Score = Annotated[float, Field(strict=True, ge=-_LARGEST, le=_LARGEST)]
+_Row = Annotated[list[_Score], Field(fail_fast=True)]
+_Scores = Annotated[
+    Annotated[_Row, Tag("one")] | Annotated[list[_Row], Field(fail_fast=True), Tag("each")],
+    Discriminator(
+        lambda sent: (
+            "each" if isinstance(sent, list) and isinstance(sent[:1] and sent[0], list) else "one"
+        )
+    ),
+    WithJsonSchema(
+        TypeAdapter(list[_Score | list[_Score]]).json_schema()  # one list: see `Matrix`
+    ),
+]
+
+_BITS = BeforeValidator(
+    lambda sent: (
+        [int(one) if isinstance(one, bool) else one for one in sent]
+        if isinstance(sent, list)
+        else sent
+    )
+)  # as of a boolean column of labels
+
+
+class CalibrateRequest(WireModel):
+    """Scores, or probabilities, with the true classes of their rows."""
+
+    model: Name = Field(description="what to publish", examples=["assistant"])
+    scores: _Scores | None = Field(
+        default=None,
+        description="log-odds, ratings or other numbers: of two classes one for each row, the greater the more probable"
+        " the second class; or a row with a number for each of `classes`",
+    )
+    probabilities: Annotated[list[Any], WithJsonSchema(PROBABILITIES)] | None = Field(
+        default=None,
+        description="in place of scores: a row per instance, a column for each of `classes`",
+    )
+    classes: Annotated[ClassNames, Field(min_length=2), _BITS] = Field(
+        description="false is 0, true is 1"
+    )
+    labels: Annotated[list[StrictInt | Text], Field(fail_fast=True), _BITS] = Field(
+        description="the true class of each row"
+    )
+    method: Literal["auto", "sigmoid", "isotonic"] = Field(
+        default="auto", description="auto chooses by the log loss on rows that were left out"
+    )
+    holdout: float = Field(
+        default=HOLDOUT, ge=0, le=0.9, strict=True, description="part held out to evaluate; 0: none"
+    )
+
+
+def submit(stores: Stores, asked: CalibrateRequest, *, key: str | None, caller: Caller) -> Job:
+    """Accept an order, as `train.submit` does; the rows and labels are kept as a data set.
+
+    Raises Invalid below /scores, /probabilities, /classes and /labels.
+    """
+    caller.need_model(asked.model)
+    if (asked.scores is None) == (asked.probabilities is None):
+        place = "/scores" if asked.scores is None else "/probabilities"
+        raise Invalid.at(place, "send either 'scores' or 'probabilities'")
+    classes, labels = asked.classes, asked.labels
+    check_class_names(classes)
+    given = "scores" if asked.probabilities is None else "probabilities"
+    X = (
+        as_probabilities(asked.probabilities or [], classes)
+        if asked.scores is None
+        else _as_scores(asked.scores, len(classes))
+    )
+    if not len(X):
+        raise Invalid.at(pointer(given), "at least one row is required")
+    _check_varied(X, class_codes(labels, classes, len(X), given), classes, given)
+    draft = drafted(stores, X, labels, classes, caller.owner)
+    parameters = {"calibration": asked.method, "input": given, "classes": list(classes)}
+    spec = TrainSpec(
+        model=asked.model,
+        learner=LearnerSpec(kind=ScoreCalibrator.name, parameters=parameters),
+        dataset=draft.content,
+        holdout=asked.holdout,
+    )
+    stores.datasets.keep(draft)  # last of all: what is refused leaves nothing behind
+    return jobs.submit(
+        stores, caller, KIND, spec, model=spec.model, dataset=draft.dataset.id, key=key
+    )
+
+
+def drafted(
+    stores: Stores, X: np.ndarray, labels: Sequence[int | str], classes: Classes, owner: str
+) -> Draft:
+    """Rows (n, m) and their labels as a data set to keep; Invalid below /classes and /labels."""
+    names = [SCORE] if X.shape[1] == 1 else [str(name) for name in classes]
+    try:
+        draft = stores.datasets.draft_inline(names, X.tolist(), labels, owner=owner)
+    except Invalid as error:
+        flaws = [
+            Flaw(flaw.loc.replace("/features", "/classes", 1), flaw.msg) for flaw in error.flaws
+        ]
+        raise Invalid(error.detail, flaws) from error
+    seen = draft.dataset.classes or ()
+    reject(
+        Flaw(pointer("classes", k), f"no label is {name!r}; each class needs rows, or leave it out")
+        for k, name in enumerate(classes)
+        if name not in seen
+    )
+    return draft
+
+
+def _as_scores(scores: list[float] | list[list[float]], n_classes: int) -> np.ndarray:
+    """Numbers, one for each row of two classes, or rows with a number for each class, as (n, 1) or (n, K)."""
+    single = not (scores and isinstance(scores[0], list))
+    rows: list[Any] = [[one] for one in scores] if single else scores
+    width = 1 if single and n_classes == 2 else n_classes
+    reject(
+        Flaw(
+            pointer("scores", i),
+            f"a row has {len(row)} scores, and needs {width} for {n_classes} classes",
+        )
+        for i, row in enumerate(rows)
+        if len(row) != width
+    )
+    return np.array(rows, dtype=np.float64).reshape(len(rows), width)
+
+
+def _check_varied(X: np.ndarray, codes: np.ndarray, classes: Classes, given: str) -> None:
+    """Scores that are all the same, or that clearly rank the second class below the first, cannot be calibrated."""
+    if (X[0] == X).all():
+        raise Invalid.at(
+            pointer(given),
+            f"the {given} of all rows are the same; they cannot tell the classes apart",
+        )
+    if X.shape[1] > 1 or len(np.unique(codes)) < 2:
+        return
+    area, error = rank_area(X[:, 0], codes == 1)
+    if area < 0.5 - _CLEAR * error:
+        pairs = f"a row of {classes[1]!r} has the greater score in only {area:.1%} of its pairs with {classes[0]!r}"
+        raise Invalid.at(
+            "/scores", f"a greater score must mean the second class, but {pairs}; reverse 'classes'"
+        )

@@ -1,0 +1,504 @@
+"""Training: orders, which are checked and accepted as jobs, and the work itself: fit, evaluate, publish."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from time import perf_counter, time
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Discriminator, Field, StrictBool, Tag, WithJsonSchema
+from typing_extensions import TypeAliasType
+
+from app.access.caller import Caller
+from app.errors import NotFound
+from app.jobs.job import Job
+from app.outcomes.decision import DAY
+from app.registry.card import Card, EvaluationCard
+from app.registry.loaded import Holdout
+from app.requests.costs import FeatureCosts, parse_prices
+from app.requests.datasets import EXAMPLE_ID, find_named
+from app.requests.fields import Name, Names, Text, WireModel, few
+from app.requests.matrices import MatrixFields, Stakes, own_matrices, read_matrix, refuse_actions
+from app.requests.specifications import HOLDOUT, SEED, LearnerSpec, TrainSpec
+from app.stores import Stores
+from app.tables.dataset import Dataset, Table
+from app.tables.features import Schema
+from app.tables.store import Draft
+from app.training import jobs
+from app.training.evaluation import (
+    card_to_publish,
+    cross_validated,
+    held_out,
+    metrics_of,
+    number_of_folds,
+    of_a_fold,
+    split_rows,
+)
+from app.training.warnings import (
+    no_ranking,
+    notes,
+    rare_classes,
+    repeated_rows,
+    separating_features,
+)
+from payoff import progress
+from payoff.acquisition.prices import Prices
+from payoff.decisions.benefit import oddities
+from payoff.decisions.case_benefits import CaseBenefits
+from payoff.errors import Flaw, Invalid, below, counted, reject
+from payoff.learners import catalogue
+from payoff.learners.parameters import LearnerRequest, request_of
+
+KIND = "train"
+_EXTREME = "its parameters are too extreme for these data"
+
+Cell = Annotated[Any, WithJsonSchema({"type": ["number", "string", "boolean", "null"]})]
+Label = Annotated[
+    Any,
+    WithJsonSchema(
+        {"oneOf": [{"type": ["number", "string"]}, {"type": "array", "items": {"type": "string"}}]}
+    ),
+]
+_KINDS = [request_of(kind).model_json_schema() for kind in catalogue.KINDS.values()]
+Learner = TypeAliasType(
+    "Learner", Annotated[dict[str, Any], few(100, "fields"), WithJsonSchema({"oneOf": _KINDS})]
+)
+"""One schema, by name."""
+
+
+class StoredData(WireModel):
+    """A data set that was uploaded before."""
+
+    dataset: Text = Field(examples=[EXAMPLE_ID])
+
+
+class InlineData(WireModel):
+    """A small table sent along: kept as a data set like any other."""
+
+    features: Names = Field(examples=[["age", "pain"]])
+    rows: Annotated[list[list[Cell]], Field(fail_fast=True)] = Field(
+        examples=[[[63, "mild"], [41, "none"]]]
+    )
+    labels: Annotated[list[Label], Field(fail_fast=True)] = Field(
+        description="one for each row: a class (word or integer) or a number; a list of labels for each row when"
+        " multi-label"
+    )
+    types: dict[Text, Literal["value"]] = Field(
+        default={},
+        description="of columns that are no features, for cells of matrices",
+        examples=[{}],
+    )
+
+
+def _form(sent: Any) -> str:
+    """The one that errors are about."""
+    inline = isinstance(sent, dict) and not sent.keys().isdisjoint(InlineData.model_fields)
+    return "InlineData" if inline else "StoredData"
+
+
+Data = Annotated[
+    Annotated[StoredData, Tag("StoredData")] | Annotated[InlineData, Tag("InlineData")],
+    Discriminator(_form),
+]
+
+
+class TrainRequest(MatrixFields):
+    """What to train, on which data, and how to evaluate it."""
+
+    model: Name = Field(examples=["triage"])
+    learner: Learner = Field(examples=[{"kind": "logistic"}])
+    data: Data
+    feature_costs: FeatureCosts = Field(
+        default=None, description="what it costs to learn each feature's value"
+    )
+    holdout: float = Field(
+        default=HOLDOUT,
+        ge=0,
+        le=0.9,
+        strict=True,
+        description="part held out to evaluate the model; 0: none",
+    )
+    refit: StrictBool = Field(
+        default=True,
+        description="whether to fit again on all rows after the evaluation; false publishes the evaluated model",
+    )
+    seed: int = Field(default=SEED, ge=0, lt=2**32, strict=True)
+    unit: Annotated[str, Field(max_length=16)] | None = Field(
+        default=None, description="of all amounts, such as EUR"
+    )
+
+
+def submit(stores: Stores, asked: TrainRequest, *, key: str | None, caller: Caller) -> Job:
+    """Accept an order to train, checked as far as possible beforehand; the same `key` answers with the first job.
+
+    Raises Invalid with the place of what cannot work, NotFound for an unknown data set, Forbidden for a model that the
+    key is not for.
+    """
+    caller.need_model(asked.model)
+    with below("/learner"):
+        learner = catalogue.resolve(asked.learner)
+    dataset, draft = _dataset(stores, asked.data, caller, numbers=learner.regresses)
+    learner = with_task(learner, dataset)
+    if learner.kind == "auto" and learner.regresses and asked.feature_costs is not None:
+        # The cost tree is the only learner of numbers that asks for features.
+        learner = catalogue.resolve({"kind": "cost_tree", "task": "regression"})
+    spec = _specification(asked, learner, dataset)
+    if draft is not None:
+        stores.datasets.keep(draft)  # last of all: what is refused leaves nothing behind
+        spec = spec.model_copy(
+            update={"dataset": draft.content}
+        )  # the same when the order is repeated with its key
+    return jobs.submit(stores, caller, KIND, spec, model=spec.model, dataset=dataset.id, key=key)
+
+
+def _specification(asked: TrainRequest, learner: LearnerRequest, dataset: Dataset) -> TrainSpec:
+    with below("/learner"):
+        check_labels(learner, dataset)
+    classes = () if learner.regresses else dataset.classes or ()
+    stakes = _stakes(asked, classes, learner)
+    B, actions, _, cases = stakes or (None, None, (), None)
+    if cases is not None:
+        check_columns(cases, dataset)
+    with placed():
+        named = built(learner, B, classes)
+    return TrainSpec(
+        model=asked.model,
+        learner=LearnerSpec(kind=named.kind, parameters=named.parameters),
+        dataset=dataset.id,
+        benefits=None if B is None else B.tolist(),
+        case_benefits=None if cases is None else cases.cells(),
+        actions=actions,
+        feature_costs=listed_costs(asked.feature_costs, dataset),
+        holdout=asked.holdout,
+        refit=asked.refit,
+        seed=asked.seed,
+        unit=asked.unit,
+    )
+
+
+def with_task(learner: LearnerRequest, dataset: Dataset) -> LearnerRequest:
+    """The learner with the task that the labels ask for, where it has several and names none."""
+    if len(learner.estimator.tasks) == 1 or getattr(learner, "task", None) is not None:
+        return learner
+    return learner.model_copy(
+        update={"task": "regression" if dataset.classes is None else "classification"}
+    )
+
+
+def check_labels(learner: LearnerRequest, dataset: Dataset) -> None:
+    """Numbers are regressed on, words are classes, and integers can be either; several labels need their learners."""
+    labels, kinds = learner.estimator.labels, catalogue.KINDS.values()
+    if dataset.multilabel != (labels == "several"):
+        able = " or ".join(other.name for other in kinds if other.labels != labels)
+        one, there = (
+            ("one label", str(len(dataset.labels)))
+            if dataset.multilabel
+            else ("several labels", "one")
+        )
+        raise Invalid.at(
+            "/kind", f"{learner.kind} predicts {one}, and this data set has {there}: choose {able}"
+        )
+    if learner.regresses:
+        if isinstance((dataset.classes or (0,))[0], str):
+            raise Invalid.at(
+                "/task", "regression needs numbers, and the labels are words: take classification"
+            )
+    elif dataset.classes is None and len(learner.estimator.tasks) > 1:
+        raise Invalid.at(
+            "/task", "the labels of this data set are numbers, not classes: take regression"
+        )
+    elif dataset.classes is None:
+        able = " or ".join(other.name for other in kinds if "regression" in other.tasks)
+        what = f"{learner.kind} predicts classes, and the labels of this data set are numbers"
+        raise Invalid.at("/kind", f"{what}: choose {able} with task regression")
+
+
+def _dataset(
+    stores: Stores, data: StoredData | InlineData, caller: Caller, *, numbers: bool
+) -> tuple[Dataset, Draft | None]:
+    """The data set that is meant, and what is to be kept of it where it came along: its labels as `numbers`, or not."""
+    with below("/data"):
+        if isinstance(data, StoredData):
+            return find_named(stores, data.dataset, "/data/dataset", caller), None
+        draft = stores.datasets.draft_inline(
+            data.features,
+            data.rows,
+            data.labels,
+            numbers=numbers,
+            types=data.types,
+            owner=caller.owner,
+        )
+    return draft.dataset, draft
+
+
+def _stakes(
+    sent: TrainRequest, classes: Sequence[object], learner: LearnerRequest
+) -> Stakes | None:
+    """The matrix as sent; what trains with it may need the classes for columns. Numbers have no classes."""
+    if not sent.stated:
+        refuse_actions(sent)
+        return None
+    if not classes:
+        raise Invalid.at(
+            sent.place,
+            "a benefit matrix is for classes, and this learner predicts a number; leave it out",
+        )
+    if learner.estimator.labels == "several":
+        raise Invalid.at(
+            sent.place,
+            "a benefit matrix is for one label; leave it out, and ask `POST /retrieve` later",
+        )
+    return read_matrix(sent, classes, square=learner.needs_square)
+
+
+def check_columns(cases: CaseBenefits, dataset: Dataset) -> None:
+    """Invalid at a cell whose column the data set does not have as numbers, or with rows without one."""
+    schema = Schema(dataset.features)
+    cases.values(
+        schema, np.empty((0, len(schema.names))), dict.fromkeys(dataset.values, np.empty(0))
+    )
+    gaps = {each.name: each.missing for each in dataset.columns if each.missing}
+    reject(
+        Flaw(
+            f"{place}/column",
+            f"{column!r} is missing in {counted(gaps[column], 'row')}; leave these rows out",
+        )
+        for _, _, column, _, place in cases.terms
+        if column in gaps
+    )
+
+
+def listed_costs(sent: Any, dataset: Dataset) -> list[dict[str, Any]] | None:
+    """Prices in the long form; Invalid below /feature_costs."""
+    if sent is None:
+        return None
+    names = [feature.name for feature in dataset.features]
+    with below("/feature_costs"):
+        return parse_prices(sent, names, ignored=dataset.ignored).listed(names)
+
+
+def run(stores: Stores, job: Job) -> None:
+    """Train, publish and finish `job`: the version and the job's success appear in one transaction."""
+    publish(stores, job, *trained(stores, job))
+
+
+def publish(
+    stores: Stores,
+    job: Job,
+    card: Card,
+    estimator: Any,
+    holdout: Holdout | None,
+    said: Sequence[str],
+) -> None:
+    """Publish a version and finish `job`, which warns of what the card does, and of what was `said` besides.
+
+    The attempt gets a version number when it has something to publish, and the folder of that number is its own: no
+    other attempt writes it. So numbers have gaps only where an attempt dies while it publishes.
+    """
+    with progress.part(0.95, 1.0, "publishing"):
+        alive = partial(stores.queue.held, job=job)
+        card = stores.registry.stage(card, estimator, holdout, also=alive)
+        # those about the matrix of training are not kept with the card, as decisions may take another one
+        odd = (
+            oddities(np.array(card.benefits), card.actions, card.classes)
+            if card.benefits and card.classes
+            else []
+        )
+        warnings = [*card.warnings, *odd, *said]
+        model = {"name": card.name, "version": card.version}
+        result = {"model": model, "metrics": card.metrics, "warnings": warnings}
+        with stores.database.writing() as connection:
+            stores.registry.index.add(connection, card)
+            stores.queue.succeed(connection, job, result)
+            stores.audit.published(connection, job.id, f"{card.name}:{card.version}")
+
+
+def clean_up_leftovers(stores: Stores, seconds: float = DAY) -> None:
+    """Remove the folders of versions that were not published by jobs that ended so long ago, or were deleted since.
+
+    Unavailable where the store or the database does not answer.
+    """
+    for one in stores.registry.index.unpublished():
+        if has_ended(stores, one.job, seconds):
+            stores.registry.discard(one)
+
+
+def has_ended(stores: Stores, job: str | None, seconds: float = 0.0) -> bool:
+    """Whether a job has ended, so long ago; one that is not known any more has."""
+    try:
+        view = None if job is None else stores.queue.get(job)
+    except NotFound:
+        return True
+    return view is None or (view.ended and (view.finished_at or 0.0) <= time() - seconds)
+
+
+@contextmanager
+def placed(learner: str = "/learner", features: Sequence[str] = ()) -> Iterator[None]:
+    """What an estimator complains of, seen from the order: Invalid at the benefits, or at the learner's parameters.
+
+    Arithmetic that breaks down, too, as its parameters were too extreme.
+    """
+    try:
+        yield
+    except (np.linalg.LinAlgError, OverflowError) as error:
+        raise Invalid.at(learner, f"the fit broke down ({error}); {_EXTREME}") from error
+    except Invalid as error:
+        loc, message = error.flaws[0].loc, error.flaws[0].msg
+        if loc.startswith("/benefits"):
+            raise
+        if loc.startswith("/columns/"):
+            message = f"feature {features[int(loc.removeprefix('/columns/'))]!r}: {message}"
+            raise Invalid.at(learner, message) from error
+        raise error.under(learner) from error
+
+
+def built(
+    learner: LearnerRequest, benefits: np.ndarray | None, classes: Sequence[int | str]
+) -> LearnerRequest:
+    """The request with the classes that it names as they are written, if its learner can be built.
+
+    What the estimator's making already shows to be wrong is said now, not by a job that fails: Invalid where the
+    learner is the argument, or at /benefits.
+    """
+    named = learner.naming(classes)
+    named.build(benefits=benefits, classes=classes)
+    return named
+
+
+def checked_posterior(estimator: Any, X: np.ndarray) -> np.ndarray:
+    """Probabilities (n, K) of rows (n, m); Invalid where the fit gave none."""
+    return finite(estimator.posterior(X), "probabilities")
+
+
+def finite(answers: np.ndarray, what: str) -> np.ndarray:
+    """The answers of an estimator; Invalid where some are NaN or infinite."""
+    if not np.isfinite(answers).all():
+        raise Invalid.at("", f"the fit gave no usable {what}; {_EXTREME}")
+    return answers
+
+
+def trained(stores: Stores, job: Job) -> tuple[Card, Any, Holdout | None, list[str]]:
+    """Fit without the hold-out, evaluate on it, fit on all rows; the card has no version number yet (1 stands for it).
+
+    The metrics and the scores are those of the first fit, or of small tables those of the folds' fits, whichever is
+    published. The last item is what the job warns of, besides the card.
+    """
+    spec = TrainSpec.model_validate(job.spec)
+    with progress.part(0.0, 0.05, "reading data"):
+        table = _table(stores, job, spec)
+        rows = split_rows(table.y, spec.holdout, spec.seed)
+        own = own_matrices(spec.case_benefits, len(table.y), table.numbers)
+        if own is not None:
+            spec = spec.model_copy(update={"benefits": own.mean(axis=0).tolist()})
+    refit, folds = spec.refit and rows.holdout.size > 0, number_of_folds(spec, table, rows)
+    evaluation = 0.6 if refit else 0.9  # the progress at which it begins
+    clock = _Clock()
+    with progress.part(0.05, 0.2 if folds else evaluation, "fitting"), clock.running():
+        estimator = _fitted(spec, table, own, rows.train)
+    holdout = held_out(estimator, table, rows.holdout)
+    if folds and holdout is not None:
+        with progress.part(0.2, evaluation, "cross-validation"), clock.running():
+            order = of_a_fold(spec, folds)
+            fitted = partial(_fitted, order, table, own)
+            holdout = cross_validated(holdout, spec, table, rows, folds, fitted)
+    with progress.part(evaluation, evaluation + 0.05, "evaluating"):
+        metrics = (
+            {} if holdout is None else metrics_of(estimator, holdout, spec, table, rows.holdout)
+        )
+    said = notes(estimator, spec)
+    if refit:
+        every = progress.part(0.65, 0.95, "fitting on all rows")
+        with every, clock.running(), placed(features=table.schema.names):
+            estimator.refit(table.X, table.y)
+            _check_answers(estimator, table, table.X)
+    warnings = [
+        *rare_classes(table, rows),
+        *(getattr(estimator, "doubts_", ()) or no_ranking(estimator, holdout)),
+        *(separating_features(table) if job.kind == KIND else ()),  # scores are to tell classes
+        *repeated_rows(table),
+    ]
+    seconds = round(clock.seconds, 3)
+    if holdout is None:
+        evaluated = None
+    elif folds > 1:
+        evaluated = EvaluationCard(method="cross-validation", folds=folds, rows=len(holdout.y))
+    else:
+        evaluated = EvaluationCard(method="hold-out", rows=len(holdout.y))
+    card = card_to_publish(
+        estimator, job, spec, table, rows, metrics, evaluated, warnings, seconds, refit=refit
+    )
+    return card, estimator, holdout, said
+
+
+class _Clock:
+    """Adds up the seconds of the fits."""
+
+    seconds = 0.0
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        began = perf_counter()
+        yield
+        self.seconds += perf_counter() - began
+
+
+def _table(stores: Stores, job: Job, spec: TrainSpec) -> Table:
+    table = stores.datasets.table(job.dataset or spec.dataset)
+    if (
+        "classes" in spec.learner.parameters
+    ):  # of a calibration, whose probabilities keep the order of the request
+        return table.with_classes(spec.learner.parameters["classes"])
+    learner = catalogue.stored(spec.learner.kind, spec.learner.parameters)
+    return table.as_numbers() if learner.regresses else table
+
+
+def built_for(
+    rows: np.ndarray,
+    own: np.ndarray | None,
+    learner: LearnerRequest,
+    *,
+    benefits: np.ndarray | None,
+    **building: Any,
+) -> Any:
+    """The estimator for these rows: with their `own` matrices (n, K, A) where it can use them, else with `benefits`."""
+    by_case = own is not None and learner.estimator.by_case
+    return learner.build(
+        benefits=own[rows] if own is not None and by_case else benefits, **building
+    )
+
+
+def _fitted(spec: TrainSpec, table: Table, own: np.ndarray | None, rows: np.ndarray) -> Any:
+    """A fitted estimator; where it can, it has learned when asking for more features does not pay any more."""
+    estimator = built_for(
+        rows,
+        own,
+        catalogue.stored(spec.learner.kind, spec.learner.parameters),
+        categorical_features=list(table.schema.categorical),
+        benefits=spec.benefit_matrix,
+        feature_costs=spec.prices(table.schema.names),
+        classes=None if table.y.ndim > 1 else table.classes,
+        random_state=spec.seed,
+    )
+    X, y = table.X[rows], table.y[rows]
+    stops = hasattr(estimator, "learn_stops") and not estimator.regresses
+    with placed(features=table.schema.names):
+        with progress.part(0.0, 0.6 if stops else 1.0):
+            estimator.fit(X, y)
+        if own is not None and estimator.by_case:
+            estimator.benefits = spec.benefit_matrix  # no row stays with the model
+        if stops:
+            with progress.part(0.6, 1.0):
+                estimator.learn_stops(
+                    X, y, spec.prices(table.schema.names) or Prices.unit(X.shape[1])
+                )
+        _check_answers(estimator, table, X)
+    return estimator
+
+
+def _check_answers(estimator: Any, table: Table, X: np.ndarray) -> None:
+    """Invalid where the model gives no usable answers: such a model is not published."""
+    some = X[:1000]
+    checked_posterior(estimator, some) if table.classes else finite(
+        estimator.values(some), "numbers"
+    )

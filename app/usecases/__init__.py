@@ -1,1 +1,0 @@
-"""What the service can do: plain functions, the only code that touches both maths and stores."""

@@ -1,1 +1,0 @@
-"""The report on outcomes: cases in slices, sums of these, and sections that judge the sums."""
