@@ -1,7 +1,8 @@
 """Which type each column of a source has, and how its text is read: by order, or as all of its words allow.
 
 A column of text holds numbers where every word is one, or where all are written in one form
-(`app.tables.notations`). Where forms fit that give other numbers, nobody knows which are meant: the column is of no use until an order decides.
+(`app.tables.notations`). Where forms fit that give other numbers, nobody knows which are meant:
+the column is of no use until an order decides.
 """
 
 from collections import Counter
