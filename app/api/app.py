@@ -19,9 +19,10 @@ from app.answering.shadow import ShadowDecider
 from app.api import errors, openapi, routes
 from app.api.entrance import Door, Entrance
 from app.api.gate import Gate, install
+from app.api.limiters import Limiters
 from app.api.memory import BodyLimits, Memory
 from app.api.routes import console
-from app.api.routing import DirectRoute, Limiters
+from app.api.routing import DirectRoute
 from app.jobs import processes
 from app.jobs.worker import Worker
 from app.monitoring.metrics import Metrics

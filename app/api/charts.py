@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, Self
 
 from fastapi import Request, Response
 
+from app.api.bodies import media_type_of_answer
 from app.api.codecs.media_types import JSON, SVG
-from app.api.routing import media_type_of_answer
 
 SVG_CONTENT: dict[str, Any] = {SVG: {"schema": {"type": "string"}}}
 CHARACTER = 7.3  # mean width of a character of a wide 12 pixel font; labels are laid out without measuring them

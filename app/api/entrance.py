@@ -17,10 +17,10 @@ from app.access.caller import Caller
 from app.api.codecs.answers import json_of
 from app.api.codecs.json import INLINE_BYTES, document_of
 from app.api.codecs.media_types import JSON
+from app.api.dependencies import MATRIX_HEADER
 from app.api.gate import ALWAYS, PREDICT, UNLESS_OWN, Gate, Header, announced, request_id_of
 from app.api.memory import SMALL
 from app.api.routes.predict import answer_to, asked_of_json, ready, usual_answer
-from app.api.routing import MATRIX_HEADER
 from app.monitoring.metrics import RequestMetrics
 from app.stores import Stores
 from payoff.errors import PayoffError

@@ -13,8 +13,9 @@ from fastapi.sse import ServerSentEvent
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
+from app.api.dependencies import CallerDep, StoresDep
 from app.api.errors import Problem, problems, stored_problem
-from app.api.routing import CallerDep, PortsDep, limiters
+from app.api.limiters import limiters
 from app.jobs.job import Job
 from app.training import jobs as usecase
 
@@ -101,7 +102,7 @@ def ordering(example: str) -> Any:
     def made(
         request: Request,
         response: Response,
-        stores: PortsDep,
+        stores: StoresDep,
         caller: CallerDep,
         idempotency_key: str | None = key_header,
         prefer: Prefer = None,

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from app.answering import retrieve as usecase
 from app.answering.retrieve import Retrieved, retrieve, retrieve_with
+from app.api.bodies import checked
 from app.api.codecs.sets import to_json
-from app.api.routing import checked
 from app.errors import Conflict
 from app.registry.loaded import Holdout, Loaded
 from app.requests.losses import FIGURES, SAMPLED, RetrieveFields, Sets

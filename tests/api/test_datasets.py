@@ -10,7 +10,7 @@ import pytest
 
 from app.api.app import create_app
 from app.api.codecs.uploads import run_while_connected
-from app.api.routing import Limiters
+from app.api.limiters import Limiters
 from app.service import wire
 from app.tables.store import DataLimits
 from tests.api.callers import ask, called_by

@@ -13,7 +13,7 @@ from fastapi.routing import iter_route_contexts
 from starlette.requests import ClientDisconnect
 
 from app.api.gate import GatedRoute
-from app.api.routing import Limiter, Limiters, limiters
+from app.api.limiters import Limiter, Limiters, limiters
 from app.errors import Busy
 from payoff.learners.catalogue import ACQUIRES
 from tests.api.callers import ask

@@ -13,8 +13,8 @@ from app.access.caller import Caller, Scope
 from app.answering import outcomes as usecase
 from app.api.codecs.media_types import ARROW, CSV, PARQUET
 from app.api.gate import Exchange
+from app.api.limiters import Limiter
 from app.api.memory import VALUE
-from app.api.routing import Limiter
 from app.outcomes.decision import DAY, Terms, id_digest, new_ids
 from app.outcomes.rows import SealedFile
 from app.outcomes.sealed import SealedFiles

@@ -11,11 +11,11 @@ from pydantic import BaseModel, Field, StrictInt, WithJsonSchema
 
 from app.answering.decide import Rule
 from app.answering.predict import PredictFields
+from app.api.bodies import checked, parsed_text
 from app.api.codecs.answers import Answered, NamedChoice
 from app.api.codecs.json import json_bytes
 from app.api.codecs.media_types import JSON
 from app.api.memory import Charge
-from app.api.routing import checked, parsed_text
 from app.requests.fields import Text, WireModel
 from payoff.errors import Flaw, Invalid, below, pointer, reject, unknown_at
 

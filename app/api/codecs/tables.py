@@ -11,9 +11,9 @@ from app.answering.predict import Rows
 from app.api.codecs.answers import Carried
 from app.api.codecs.media_types import ARROW, CSV, PARQUET
 from app.api.codecs.uploads import run_while_connected
+from app.api.dependencies import stores_of
 from app.api.gate import charge_of
 from app.api.memory import Charge
-from app.api.routing import ports_of
 from app.requests.fields import Names, Text
 from app.tables.features import Schema
 from app.tables.source import FILE
@@ -87,7 +87,7 @@ async def unpacked(
     charge = charge_of(request)
     try:
         stream = await run_while_connected(
-            request, ports_of(request).datasets.arrow_of_parquet, body, charge, most_rows
+            request, stores_of(request).datasets.arrow_of_parquet, body, charge, most_rows
         )
     except Invalid as error:  # the body itself is the file
         raise Invalid(

@@ -13,8 +13,9 @@ from fastapi import Request
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
+from app.api.bodies import unsupported
 from app.api.codecs.media_types import FORM
-from app.api.routing import limiters, unsupported
+from app.api.limiters import limiters
 from payoff.errors import MAX_NAME, Invalid
 
 _Result = TypeVar("_Result")

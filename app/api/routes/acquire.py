@@ -10,21 +10,14 @@ from fastapi import Request, Response
 
 from app.answering import acquire as usecase
 from app.answering.acquire import AcquireAnswer, AcquireRequest
+from app.api.bodies import read, refuse_query
 from app.api.codecs.answers import carried_of_ids
 from app.api.codecs.media_types import JSON
+from app.api.dependencies import caller_of, loaded, stores_of, with_matrix
 from app.api.errors import problems
 from app.api.gate import PREDICT, charge_of, needs
-from app.api.routing import (
-    DirectRoute,
-    Pace,
-    caller_of,
-    loaded,
-    ports_of,
-    read,
-    refuse_query,
-    run,
-    with_matrix,
-)
+from app.api.limiters import Pace, run
+from app.api.routing import DirectRoute
 from app.outcomes.decision import Batch
 from app.registry.loaded import Loaded
 from app.requests.matrices import with_saved
@@ -57,13 +50,13 @@ async def acquire(request: Request) -> Response:
     if asked.instances is None and asked.ids is not None:
         raise Invalid.at("/known", "ids go with 'instances'")
     model = await loaded(request, asked.model)
-    asked = with_saved(ports_of(request), asked, model.name, model.classes)
+    asked = with_saved(stores_of(request), asked, model.name, model.classes)
     cases: Sequence[Any] = [asked.known] if asked.instances is None else asked.instances
     pace: Pace = "long" if usecase.seconds(len(cases), asked) > _LONG_SECONDS else "in a thread"
     work = partial(_answer, request, asked, model, cases)
     response, batch = await run(request, pace, work)
     if batch is not None:
-        await ports_of(request).recorder.record(batch)
+        await stores_of(request).recorder.record(batch)
     return response
 
 
@@ -77,7 +70,7 @@ def _answer(
     states = usecase.acquire(model, cases, asked, place)
     own = carried.own_ids if carried.columns else None
     batch, ids = usecase.recorded(
-        ports_of(request), model, asked, cases, states, caller_of(request), own
+        stores_of(request), model, asked, cases, states, caller_of(request), own
     )
     carried = carried if ids is None else carried.with_ids(ids)
     head = {"model": model.named, **(carried.document() if carried.columns else {})}

@@ -6,9 +6,10 @@ from typing import Any
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
+from app.api.dependencies import PageSize, PageToken, StoresDep
 from app.api.errors import problems
 from app.api.gate import ADMIN, needs
-from app.api.routing import PageSize, PageToken, PortsDep, StrictRoute
+from app.api.routing import StrictRoute
 
 router = APIRouter(prefix="/audit", tags=["service"], route_class=StrictRoute)
 
@@ -38,7 +39,7 @@ class AuditPage(BaseModel):
 @router.get("", summary="Who changed what, newest first", responses=problems(422))
 @needs(ADMIN)
 def list_audit(
-    stores: PortsDep,
+    stores: StoresDep,
     page_size: PageSize = 50,
     page_token: PageToken = None,
 ) -> AuditPage:

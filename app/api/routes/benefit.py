@@ -9,9 +9,11 @@ from app.answering import benefit as usecase
 from app.answering.benefit import BenefitReport, BenefitRequest, GivenBenefitRequest
 from app.api.charts import SVG_CONTENT, benefit_chart, svg, wants_svg
 from app.api.codecs.media_types import JSON
+from app.api.dependencies import caller_of, loaded_by_path, stores_of, with_matrix
 from app.api.errors import problems
 from app.api.gate import PREDICT_OR_TRAIN, charge_of, needs
-from app.api.routing import StrictRoute, caller_of, limiters, loaded_by_path, ports_of, with_matrix
+from app.api.limiters import limiters
+from app.api.routing import StrictRoute
 from app.registry.loaded import Loaded
 from app.requests.fields import ModelVersion
 from app.requests.labelled_rows import as_probabilities
@@ -81,7 +83,7 @@ async def benefit(
 
 def _answer(request: Request, model: Loaded, body: BenefitRequest) -> Response:
     rows = usecase.evidence_of(model)
-    body = with_saved(ports_of(request), body, model.name, model.classes)
+    body = with_saved(stores_of(request), body, model.name, model.classes)
     if body.case_columns:  # many such reports together tell what is in the columns
         caller_of(request).need(frozenset({Scope.TRAIN}))
     return with_matrix(_report(request, rows, body, model), body)

@@ -6,19 +6,13 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from app.api.bodies import checked, parsed_text
 from app.api.codecs.media_types import BINARY, CSV, FORM, GZIP, PARQUET
 from app.api.codecs.uploads import received, run_while_connected
+from app.api.dependencies import CallerDep, PageSize, PageToken, StoresDep
 from app.api.errors import problems
 from app.api.gate import TRAIN, UPLOAD, needs
-from app.api.routing import (
-    CallerDep,
-    PageSize,
-    PageToken,
-    PortsDep,
-    StrictRoute,
-    checked,
-    parsed_text,
-)
+from app.api.routing import StrictRoute
 from app.requests import datasets as usecase
 from app.requests.datasets import EXAMPLE_ID
 from app.tables.dataset import ColumnReport
@@ -177,7 +171,7 @@ Name = Annotated[
 async def upload_dataset(
     request: Request,
     response: Response,
-    stores: PortsDep,
+    stores: StoresDep,
     caller: CallerDep,
     label: Labels,
     drop_classes: DropClasses,
@@ -225,7 +219,7 @@ async def upload_dataset(
 @router.get("", responses=problems(422))
 @needs(TRAIN)
 def list_datasets(
-    stores: PortsDep, caller: CallerDep, page_size: PageSize = 50, page_token: PageToken = None
+    stores: StoresDep, caller: CallerDep, page_size: PageSize = 50, page_token: PageToken = None
 ) -> DatasetPage:
     """List data sets, newest first."""
     datasets, token = stores.datasets.page(page_size, page_token, caller.sees_data_of)
@@ -234,7 +228,7 @@ def list_datasets(
 
 @router.get("/{dataset_id}", responses=problems(404))
 @needs(TRAIN)
-def get_dataset(dataset_id: DatasetId, stores: PortsDep, caller: CallerDep) -> DatasetDocument:
+def get_dataset(dataset_id: DatasetId, stores: StoresDep, caller: CallerDep) -> DatasetDocument:
     """Describe a data set, by its id or by its name: the last that you uploaded under it."""
     return DatasetDocument.model_validate(usecase.find(stores, dataset_id, caller))
 
@@ -243,6 +237,6 @@ def get_dataset(dataset_id: DatasetId, stores: PortsDep, caller: CallerDep) -> D
     "/{dataset_id}", status_code=204, response_class=Response, responses=problems(404, 409)
 )
 @needs(TRAIN)
-def delete_dataset(dataset_id: DatasetId, stores: PortsDep, caller: CallerDep) -> None:
+def delete_dataset(dataset_id: DatasetId, stores: StoresDep, caller: CallerDep) -> None:
     """Delete a data set that no queued or running job uses; models made from it stay."""
     usecase.delete(stores, dataset_id, by=caller)

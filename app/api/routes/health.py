@@ -7,9 +7,11 @@ from fastapi import APIRouter, Request, Response
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from pydantic import BaseModel
 
+from app.api.dependencies import StoresDep
 from app.api.errors import problems
 from app.api.gate import CHECK, METRICS, OPEN, needs
-from app.api.routing import PortsDep, StrictRoute, limiters
+from app.api.limiters import limiters
+from app.api.routing import StrictRoute
 from app.errors import NotReady
 from app.stores import Stores
 
@@ -32,7 +34,7 @@ async def live() -> Health:
 @router.head("/health/ready", include_in_schema=False)
 @router.get("/health/ready", summary="Can it do its work?", responses=problems(503))
 @needs(OPEN)
-async def ready(request: Request, stores: PortsDep) -> Health:
+async def ready(request: Request, stores: StoresDep) -> Health:
     """Ready means that every route answers: models, aliases and keys are known, the database answers, all stores can be
     written, decisions can be recorded, the worker is alive, and the service is not about to stop. A service that is not
     ready goes on answering whatever it can.

@@ -6,14 +6,17 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
 
+from app.api.bodies import checked, parsed_text
 from app.api.codecs.media_types import FORM
 from app.api.codecs.uploads import received
+from app.api.dependencies import only_own_models
 from app.api.gate import INSTALL, charge_of, needs
 from app.api.jobs import Order, ordering, starting
+from app.api.limiters import limiters
 from app.api.memory import BYTE
 from app.api.routes.models import ModelName
 from app.api.routes.train import JobDocument
-from app.api.routing import StrictRoute, checked, limiters, only_own_models, parsed_text
+from app.api.routing import StrictRoute
 from app.training import import_model as usecase
 from app.training.import_model import ImportRequest
 

@@ -29,13 +29,15 @@ from app.api.codecs.inference import (
     instances_of,
 )
 from app.api.codecs.media_types import JSON
+from app.api.dependencies import StoresDep, loaded_by_path
 from app.api.errors import problems
 from app.api.gate import ANY_KEY, OPEN, PREDICT, PREDICT_OR_TRAIN, charge_of, needs
+from app.api.limiters import limiters
 from app.api.memory import Charge
 from app.api.routes.health import check_ready
 from app.api.routes.models import ModelReference
 from app.api.routes.predict import ReadRequest, answered, encoded
-from app.api.routing import PortsDep, StrictRoute, limiters, loaded_by_path
+from app.api.routing import StrictRoute
 from app.registry.loaded import Loaded
 from app.registry.snapshot import NUMBER
 from app.tables.notations import BOOLEAN
@@ -55,7 +57,7 @@ async def v2_live() -> dict[str, bool]:
 
 @router.get("/health/ready", include_in_schema=False)
 @needs(OPEN)
-async def v2_ready(request: Request, stores: PortsDep) -> dict[str, bool]:
+async def v2_ready(request: Request, stores: StoresDep) -> dict[str, bool]:
     await limiters(request).health.run(request, check_ready, request, stores)
     return {"ready": True}
 
@@ -71,7 +73,7 @@ async def v2_server() -> ServerMetadata:
 )
 @router.get("/models/{ref}/versions/{version}", include_in_schema=False)
 @needs(PREDICT_OR_TRAIN)
-async def v2_model(ref: ModelReference, request: Request, stores: PortsDep) -> ModelMetadata:
+async def v2_model(ref: ModelReference, request: Request, stores: StoresDep) -> ModelMetadata:
     model = await loaded_by_path(request, _reference(request, ref))
     described = await run_in_threadpool(stores.registry.index.model, model.name)
     inputs = [

@@ -12,13 +12,15 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import BaseModel
 
 from app.api.charts import SVG_CONTENT, comparison_chart, svg, wants_svg
+from app.api.dependencies import CallerDep, PageSize, PageToken, StoresDep
 from app.api.errors import problems
 from app.api.gate import TRAIN, needs
 from app.api.jobs import JobState, JobStatus, Prefer, follow, wait
+from app.api.limiters import limiters
 from app.api.routes.compare import CompareDocument
 from app.api.routes.replay import ReplayDocument
 from app.api.routes.train import EXAMPLE_KEY, JobDocument
-from app.api.routing import CallerDep, PageSize, PageToken, PortsDep, StrictRoute, limiters
+from app.api.routing import StrictRoute
 from app.errors import Conflict
 from app.jobs.job import Job
 from app.jobs.queue import id_of_key
@@ -56,7 +58,7 @@ def add_routes(prefix: str, kinds: Sequence[str], *, shown: bool = False) -> Non
     job_id = Path(openapi_examples={"of POST /train": {"value": id_of_key(EXAMPLE_KEY)}})
     options: dict[str, Any] = {"include_in_schema": shown}
 
-    def existing(stores: PortsDep, caller: CallerDep, job_id: str = job_id) -> Job:
+    def existing(stores: StoresDep, caller: CallerDep, job_id: str = job_id) -> Job:
         return usecase.find_for(caller, stores, kinds, job_id)
 
     found = Depends(existing)
@@ -64,7 +66,7 @@ def add_routes(prefix: str, kinds: Sequence[str], *, shown: bool = False) -> Non
     @router.get(prefix, response_model=JobPage, responses=problems(422), **options)
     @needs(TRAIN)
     def list_jobs(
-        stores: PortsDep,
+        stores: StoresDep,
         caller: CallerDep,
         kind: Kind | None = None,
         status: JobStatus | None = None,
@@ -131,7 +133,7 @@ def add_routes(prefix: str, kinds: Sequence[str], *, shown: bool = False) -> Non
         **options,
     )
     @needs(TRAIN)
-    def cancel_job(stores: PortsDep, caller: CallerDep, job_id: str = job_id) -> Any:
+    def cancel_job(stores: StoresDep, caller: CallerDep, job_id: str = job_id) -> Any:
         """A queued job is cancelled at once, a running one within two seconds; 409 where it has succeeded or failed."""
         return document(usecase.cancel(stores, caller, kinds, job_id))
 

@@ -11,9 +11,10 @@ from fastapi import APIRouter, Body, Depends, Path, Response
 from pydantic import BaseModel, Field
 
 from app.api.codecs.media_types import BINARY, JSON
+from app.api.dependencies import CallerDep, PageSize, PageToken, StoresDep, only_own_models
 from app.api.errors import problems
 from app.api.gate import PREDICT_OR_TRAIN, TRAIN, needs
-from app.api.routing import CallerDep, PageSize, PageToken, PortsDep, StrictRoute, only_own_models
+from app.api.routing import StrictRoute
 from app.registry.card import NAME, Card
 from app.registry.index import ModelLine, Move, VersionLine
 from app.registry.snapshot import NUMBER
@@ -137,7 +138,7 @@ _MATRIX = {"benefits": {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10
 @router.get("", summary="List models by name", responses=problems(422))
 @needs(PREDICT_OR_TRAIN)
 def list_models(
-    stores: PortsDep,
+    stores: StoresDep,
     caller: CallerDep,
     page_size: PageSize = 50,
     page_token: PageToken = None,
@@ -156,7 +157,7 @@ def set_alias(
     body: Annotated[
         AliasTarget, Body(openapi_examples={"the first version": {"value": {"version": 1}}})
     ],
-    stores: PortsDep,
+    stores: StoresDep,
     caller: CallerDep,
 ) -> AliasDocument:
     """`name@alias` means that version here at once, and in other processes when they have loaded it, mostly within a
@@ -179,7 +180,7 @@ def set_alias(
     responses=problems(404, 422),
 )
 @needs(TRAIN)
-def delete_alias(name: ModelName, alias: AliasName, stores: PortsDep, caller: CallerDep) -> None:
+def delete_alias(name: ModelName, alias: AliasName, stores: StoresDep, caller: CallerDep) -> None:
     usecase.delete_alias(stores, name, alias, by=caller)
 
 
@@ -190,7 +191,7 @@ def delete_alias(name: ModelName, alias: AliasName, stores: PortsDep, caller: Ca
     responses=problems(404, 422),
 )
 @needs(PREDICT_OR_TRAIN)
-def get_version(name: ModelName, version: VersionNumber, stores: PortsDep) -> Response:
+def get_version(name: ModelName, version: VersionNumber, stores: StoresDep) -> Response:
     """How it was made, from what, how good it is, and the digests of its files.
 
     `fitted` of a `cost_tree` has what each node asks for, and what each path costs; of a `forest_chain` the order of
@@ -215,7 +216,7 @@ def get_version(name: ModelName, version: VersionNumber, stores: PortsDep) -> Re
     },
 )
 @needs(TRAIN)
-def get_artifact(name: ModelName, version: VersionNumber, stores: PortsDep) -> Response:
+def get_artifact(name: ModelName, version: VersionNumber, stores: StoresDep) -> Response:
     """The joblib file, as the service loads it."""
     card, content = stores.registry.artifact(name, version)
     headers = {
@@ -235,7 +236,7 @@ def save_matrix(
     name: ModelName,
     matrix: MatrixName,
     body: Annotated[MatrixFields, Body(openapi_examples={"two actions": {"value": _MATRIX}})],
-    stores: PortsDep,
+    stores: StoresDep,
     caller: CallerDep,
 ) -> MatrixDocument:
     """`"benefits": "autumn-2026"` in a request to the model means its newest version, `"autumn-2026:2"` version 2,
@@ -250,7 +251,7 @@ def save_matrix(
     responses=problems(404, 422),
 )
 @needs(PREDICT_OR_TRAIN)
-def list_matrices(name: ModelName, stores: PortsDep) -> MatrixList:
+def list_matrices(name: ModelName, stores: StoresDep) -> MatrixList:
     lines = [{**asdict(saved), "versions": count} for saved, count in matrices.newest(stores, name)]
     return MatrixList.model_validate({"model": name, "matrices": lines})
 
@@ -259,7 +260,7 @@ def list_matrices(name: ModelName, stores: PortsDep) -> MatrixList:
     "/{name}/matrices/{matrix}", summary="A version of a saved matrix", responses=problems(404, 422)
 )
 @needs(PREDICT_OR_TRAIN)
-def get_matrix(name: ModelName, matrix: MatrixReference, stores: PortsDep) -> MatrixDocument:
+def get_matrix(name: ModelName, matrix: MatrixReference, stores: StoresDep) -> MatrixDocument:
     saved, versions = matrices.describe(stores, name, matrix)
     benefits, actions = saved.stated
     return MatrixDocument(**asdict(saved), benefits=benefits, actions=actions, versions=versions)
@@ -272,7 +273,9 @@ def get_matrix(name: ModelName, matrix: MatrixReference, stores: PortsDep) -> Ma
     responses=problems(404, 422),
 )
 @needs(TRAIN)
-def delete_matrix(name: ModelName, matrix: MatrixName, stores: PortsDep, caller: CallerDep) -> None:
+def delete_matrix(
+    name: ModelName, matrix: MatrixName, stores: StoresDep, caller: CallerDep
+) -> None:
     """Requests that name it are refused within a second. Its numbers are not used again."""
     matrices.delete(stores, name, matrix, by=caller)
 
@@ -285,7 +288,7 @@ def delete_matrix(name: ModelName, matrix: MatrixName, stores: PortsDep, caller:
 )
 @needs(TRAIN)
 def delete_version(
-    name: ModelName, version: VersionNumber, stores: PortsDep, caller: CallerDep
+    name: ModelName, version: VersionNumber, stores: StoresDep, caller: CallerDep
 ) -> None:
     """A conflict while an alias points at it. Its number is not used again; the model stays, even without versions."""
     usecase.delete_version(stores, name, version, by=caller)
@@ -298,7 +301,7 @@ def delete_version(
     responses=problems(404, 422),
 )
 @needs(PREDICT_OR_TRAIN)
-def get_model(name: ModelReference, stores: PortsDep) -> ModelDocument | Response:
+def get_model(name: ModelReference, stores: StoresDep) -> ModelDocument | Response:
     """`name` is described; `name:3` and `name@alias` are answered with the card of the version that they mean."""
     if _REFERENCE_SIGNS.isdisjoint(name):
         page = stores.registry.index.model(name)
@@ -315,6 +318,6 @@ def get_model(name: ModelReference, stores: PortsDep) -> ModelDocument | Respons
 
 @router.delete("/{name}", summary="Delete a model", **_NO_CONTENT, responses=problems(404, 422))
 @needs(TRAIN)
-def delete_model(name: ModelName, stores: PortsDep, caller: CallerDep) -> None:
+def delete_model(name: ModelName, stores: StoresDep, caller: CallerDep) -> None:
     """With all its versions and aliases. Version numbers are not used again, and the alias history is kept."""
     usecase.delete(stores, name, by=caller)

@@ -8,9 +8,11 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import BaseModel, Field, TypeAdapter
 
 from app.api.codecs.media_types import JSON
+from app.api.dependencies import StoresDep, only_own_models
 from app.api.errors import problems
 from app.api.gate import TRAIN, needs
-from app.api.routing import PortsDep, StrictRoute, limiters, only_own_models
+from app.api.limiters import limiters
+from app.api.routing import StrictRoute
 from app.registry.card import NAME
 from app.registry.snapshot import NUMBER
 from app.report.amounts import Amount, Earned, Gain, Maturing, Selective, Versus
@@ -147,7 +149,7 @@ async def outcome_report(
             examples=["triage"],
         ),
     ],
-    stores: PortsDep,
+    stores: StoresDep,
     request: Request,
     asked: Annotated[ReportQuery, Query()],
 ) -> Response:

@@ -8,28 +8,17 @@ from fastapi import APIRouter, Body, Path, Request, Response
 from pydantic import BaseModel, Field, StrictBool
 
 from app.answering import outcomes as usecase
+from app.api.bodies import checked, media_type_of_body, read_query, refuse_query
 from app.api.codecs.json import parsed
 from app.api.codecs.media_types import JSON, TABULAR
 from app.api.codecs.tables import DIALECT_FIELDS, DialectFields, unpacked
 from app.api.codecs.uploads import run_while_connected
+from app.api.dependencies import CallerDep, StoresDep, caller_of, stores_of
 from app.api.errors import problems
 from app.api.gate import ADMIN, PREDICT, TRAIN, charge_of, needs
+from app.api.limiters import Pace, pace_of, run
 from app.api.routes.datasets import DatasetDocument
-from app.api.routing import (
-    CallerDep,
-    DirectRoute,
-    Pace,
-    PortsDep,
-    StrictRoute,
-    caller_of,
-    checked,
-    media_type_of_body,
-    pace_of,
-    ports_of,
-    read_query,
-    refuse_query,
-    run,
-)
+from app.api.routing import DirectRoute, StrictRoute
 from app.requests.fields import Name, Period, Text
 
 router = APIRouter(tags=["outcomes"], route_class=StrictRoute)
@@ -96,7 +85,7 @@ async def send_outcomes(request: Request) -> Response:
         kind, body = await unpacked(request, kind, body, usecase.MOST)
     sent, correct = await run(request, pace_of(len(body)), partial(_read, request, kind, body))
     pace: Pace = "long" if len(sent.rows) > _LONG_ROWS or sent.days > _LONG_DAYS else "in a thread"
-    store = partial(usecase.take_in, ports_of(request), caller_of(request), sent, correct=correct)
+    store = partial(usecase.take_in, stores_of(request), caller_of(request), sent, correct=correct)
     return Response(orjson.dumps(await run(request, pace, store)), media_type=JSON)
 
 
@@ -158,7 +147,7 @@ async def outcomes_as_dataset(
     ],
     request: Request,
     response: Response,
-    stores: PortsDep,
+    stores: StoresDep,
     caller: CallerDep,
 ) -> DatasetDocument:
     """A row for each decision that was recorded with its instance (`"record": {"instances": true}`) and has an outcome.
@@ -190,7 +179,7 @@ async def outcomes_as_dataset(
 @needs(ADMIN)
 def erase_decision(
     id: Annotated[str, Path(openapi_examples={"a visit": {"value": "visit-1"}})],  # noqa: A002 - the contract's name
-    stores: PortsDep,
+    stores: StoresDep,
     caller: CallerDep,
 ) -> None:
     """Delete a recorded decision and all that belongs to it: nobody reads it any more.

@@ -23,28 +23,23 @@ from app.answering.predict import (
     key_of,
     strange_values,
 )
+from app.api.bodies import (
+    checked,
+    media_type_of_answer,
+    media_type_of_body,
+    read_query,
+    refuse_query,
+)
 from app.api.codecs.answers import NOTHING, WRITTEN, Answered, Carried, carried_of_ids, encode
 from app.api.codecs.json import INLINE_BYTES, INLINE_NUMBERS, Frame, document_of, measured, split
 from app.api.codecs.media_types import JSON, NPY, TABULAR
 from app.api.codecs.npy import array_of_npy, rows_of_npy
 from app.api.codecs.tables import DIALECT_FIELDS, Sheet, TableFields, unpacked
+from app.api.dependencies import caller_of, loaded, stores_of, with_matrix
 from app.api.errors import problems
 from app.api.gate import PREDICT, charge_of, needs
-from app.api.routing import (
-    DirectRoute,
-    Pace,
-    caller_of,
-    checked,
-    loaded,
-    media_type_of_answer,
-    media_type_of_body,
-    pace_of,
-    ports_of,
-    read_query,
-    refuse_query,
-    run,
-    with_matrix,
-)
+from app.api.limiters import Pace, pace_of, run
+from app.api.routing import DirectRoute
 from app.outcomes.decision import Batch
 from app.registry.loaded import Loaded
 from app.requests.labelled_rows import as_probabilities
@@ -250,7 +245,7 @@ async def answered(request: Request, size: int, read: Callable[[], ReadRequest])
     asked = await run(request, pace_of(size), read)
     fields = asked.fields
     model = None if fields.model is None else await loaded(request, fields.model)
-    stores, charge = ports_of(request), charge_of(request)
+    stores, charge = stores_of(request), charge_of(request)
     form = media_type_of_answer(request, asked.forms)
     found, pace = None, pace_of(size)
     if pace == "now" and (model is None or model.inline):

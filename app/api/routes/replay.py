@@ -5,9 +5,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Path
 from pydantic import BaseModel, Field
 
+from app.api.dependencies import CallerDep
 from app.api.gate import TRAIN, needs
 from app.api.jobs import JobState, Order, ordering, starting
-from app.api.routing import CallerDep, StrictRoute
+from app.api.routing import StrictRoute
 from app.report import replay as usecase
 from app.report.amounts import Bounds, Earned, Gain, Maturing, Selective, Versus
 

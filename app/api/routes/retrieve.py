@@ -5,26 +5,26 @@ from collections.abc import Callable
 from fastapi import Request, Response
 
 from app.answering.predict import Rows, check_one_source, strange_values
+from app.api.bodies import (
+    checked,
+    media_type_of_answer,
+    media_type_of_body,
+    read_query,
+    refuse_query,
+)
 from app.api.charts import SVG_CONTENT
 from app.api.codecs.answers import NOTHING
 from app.api.codecs.json import parsed
 from app.api.codecs.media_types import NPY, SVG
 from app.api.codecs.npy import rows_of_npy
 from app.api.codecs.sets import WRITERS, common, sets_of_list, sets_of_npy
+from app.api.dependencies import loaded
 from app.api.errors import problems
 from app.api.gate import PREDICT, charge_of, needs
+from app.api.limiters import limiters
 from app.api.memory import NUMBER
 from app.api.routes.predict import encoded
-from app.api.routing import (
-    DirectRoute,
-    checked,
-    limiters,
-    loaded,
-    media_type_of_answer,
-    media_type_of_body,
-    read_query,
-    refuse_query,
-)
+from app.api.routing import DirectRoute
 from app.registry.loaded import Loaded
 from app.requests.losses import RetrieveAnswer, RetrieveFields, RetrieveRequest, Sets
 

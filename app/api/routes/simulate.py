@@ -7,9 +7,11 @@ from fastapi import APIRouter, Body, Request, Response
 from app.answering import simulate as usecase
 from app.answering.simulate import SimulateRequest, Simulation
 from app.api.codecs.media_types import JSON
+from app.api.dependencies import StoresDep, caller_of, loaded, with_matrix
 from app.api.errors import problems
 from app.api.gate import PREDICT, needs
-from app.api.routing import PortsDep, StrictRoute, caller_of, limiters, loaded, with_matrix
+from app.api.limiters import limiters
+from app.api.routing import StrictRoute
 from app.registry.loaded import Loaded
 from app.requests.datasets import EXAMPLE_ID
 from app.requests.fields import ModelVersion
@@ -39,7 +41,7 @@ async def simulate(
         SimulateRequest, Body(openapi_examples={"the data set above": {"value": _EXAMPLE}})
     ],
     request: Request,
-    stores: PortsDep,
+    stores: StoresDep,
 ) -> Response:
     """Complete rows are fed feature by feature as `/acquire` asks, for each budget; missing values cost nothing.
 
