@@ -1,8 +1,9 @@
 """Payoff: predictions that decide.
 
-`decide` takes probabilities and benefits, and returns the actions that pay most; `threshold` is the cut for two of
-them; `Limits` bound how often an action is taken. `best_set` returns the items with the smallest expected loss.
-`next_feature` says what to ask next. The estimators follow scikit-learn's conventions.
+`decide` takes probabilities and benefits, and returns the actions that pay most; `threshold` is the
+cut for two of them; `Limits` bound how often an action is taken. `best_set` returns the items with
+the smallest expected loss. `next_feature` says what to ask next. The estimators follow
+scikit-learn's conventions.
 
 >>> import payoff
 >>> payoff.decide([[0.95, 0.05], [0.6, 0.4]], [[0, -1], [-10, 5]]).actions
@@ -51,14 +52,17 @@ __all__ = [
     "threshold",
 ]
 
-# Before numba is imported: what is compiled ahead then fits every processor of the architecture, in the image, too.
+# Before numba is imported: what is compiled ahead then fits every processor of the architecture, in
+# the image, too.
 os.environ.setdefault("NUMBA_CPU_NAME", "generic")
 
 _FUNCTIONS = {"best_set", "decide", "next_feature", "threshold"}
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, imported when it is first used: the compiler and SciPy take a second to load."""
+    """A public name, imported when it is first used: the compiler and SciPy take a second to
+    load.
+    """
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name == "Limits":

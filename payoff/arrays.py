@@ -1,4 +1,6 @@
-"""Array types by element type, for signatures where it matters: compiled kernels and what calls them."""
+"""Array types by element type, for signatures where it matters: compiled kernels and what calls
+them.
+"""
 
 from typing import Any
 

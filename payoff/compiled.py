@@ -1,7 +1,8 @@
 """How loops are compiled: the decorators of every kernel.
 
-numba keeps what it compiles on disk, by the content of the kernel's own file: after a change here, remove the caches.
-Kernels are loops over scalars: assigning an array to a slice, sorting or reducing in one costs seconds of compiling.
+numba keeps what it compiles on disk, by the content of the kernel's own file: after a change here,
+remove the caches. Kernels are loops over scalars: assigning an array to a slice, sorting or
+reducing in one costs seconds of compiling.
 """
 
 from typing import Any
@@ -10,7 +11,8 @@ from numba import njit
 
 kernel = njit(cache=True, nogil=True)
 quick = njit(cache=True, nogil=True, error_model="numpy")  # a division by zero is not checked
-# May add in vector lanes and fuse multiply-adds: only where nothing depends on the order of an addition.
+# May add in vector lanes and fuse multiply-adds: only where nothing depends on the order of an
+# addition.
 vector = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
 
 

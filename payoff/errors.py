@@ -19,14 +19,18 @@ _MAX_POSITIONS = 5  # positions in a message
 
 
 def pointer(*steps: object) -> str:
-    """The JSON pointer (RFC 6901) of names and positions, outermost first; `""`, the whole, without any."""
+    """The JSON pointer (RFC 6901) of names and positions, outermost first; `""`, the whole, without
+    any.
+    """
     return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)
 
 
 def unknown(what: str, name: object, known: Collection[str]) -> str:
-    """The message that there is no such field, feature or class: with the known one that is like it, or with all.
+    """The message that there is no such field, feature or class: with the known one that is like
+    it, or with all.
 
-    Finding one that is like it takes up to 2 ms, so a list of flaws has it for the first alone (`unknown_at`).
+    Finding one that is like it takes up to 2 ms, so a list of flaws has it for the first alone
+    (`unknown_at`).
     """
     text, names = str(name), list(islice(known, _MAX_SEARCHED))
     letters = text.casefold()[:_MAX_LETTERS]
@@ -66,7 +70,9 @@ def _pairs(letters: str) -> set[tuple[str, str]]:
 
 
 def sent(value: object) -> str:
-    """A value of a JSON document as a message shows it: text is cut, and of a list or an object only its kind."""
+    """A value of a JSON document as a message shows it: text is cut, and of a list or an object
+    only its kind.
+    """
     if value is None or isinstance(value, bool):
         return "null" if value is None else str(value).lower()
     if isinstance(value, str):
@@ -81,7 +87,9 @@ def sent(value: object) -> str:
 
 
 def positions(first: Iterable[int], count: int) -> str:
-    """The first of `count` positions in brackets, such as `(positions 0, 3, …)`, for a message about instances."""
+    """The first of `count` positions in brackets, such as `(positions 0, 3, …)`, for a message
+    about instances.
+    """
     shown = [str(i) for i in islice(first, _MAX_POSITIONS)]
     return f"(position{'' if count == 1 else 's'} {', '.join(shown)}{', …' if count > len(shown) else ''})"
 
@@ -109,7 +117,9 @@ class Flaw:
 
 
 def flaws_of(details: Iterable[Any], document: Any) -> list[Flaw]:
-    """Pydantic's first findings about a document, one for each place: each alternative of a union finds its own."""
+    """Pydantic's first findings about a document, one for each place: each alternative of a union
+    finds its own.
+    """
     messages: dict[str, dict[str, None]] = {}
     values: dict[str, Any] = {}
     for detail in islice(details, MAX_ERRORS):
@@ -128,7 +138,8 @@ def _joined(messages: Sequence[str], value: Any) -> str:
 
 
 def _place(detail: Any, document: Any) -> tuple[list[int | str], Any]:
-    """The steps that exist in the document, and the value there. Pydantic adds the names of the types that it tried.
+    """The steps that exist in the document, and the value there. Pydantic adds the names of the
+    types that it tried.
 
     The name of what is missing, or tells the types apart, is a step, too.
     """
@@ -153,7 +164,9 @@ def words_of(found: Any) -> str:
 
 
 class PayoffError(Exception):
-    """An error that the caller can be told about: `detail`, without one the first flaw; and the first `MAX_ERRORS`."""
+    """An error that the caller can be told about: `detail`, without one the first flaw; and the
+    first `MAX_ERRORS`.
+    """
 
     def __init__(self, detail: str, flaws: Iterable[Flaw] = ()) -> None:
         shown = [*islice(flaws, MAX_ERRORS)]

@@ -1,7 +1,8 @@
-"""The library in four calls, for notebooks and programs: `decide`, `threshold`, `best_set`, `next_feature`.
+"""The library in four calls, for notebooks and programs: `decide`, `threshold`, `best_set`,
+`next_feature`.
 
-Arguments are checked, and lists do as well as arrays. What a service needs beyond that, such as names, formats and
-caches, is not here.
+Arguments are checked, and lists do as well as arrays. What a service needs beyond that, such as
+names, formats and caches, is not here.
 """
 
 from __future__ import annotations
@@ -39,14 +40,18 @@ class AskingModel(Protocol):
 
 
 class Decisions(NamedTuple):
-    """The action of each row, int (n,), and the expected benefit of every action, float64 (n, A)."""
+    """The action of each row, int (n,), and the expected benefit of every action, float64 (n,
+    A).
+    """
 
     actions: np.ndarray
     expected_benefits: np.ndarray
 
 
 class BestSet(NamedTuple):
-    """The items of the best set, most probable first, int (k,), with its expected loss, precision and recall."""
+    """The items of the best set, most probable first, int (k,), with its expected loss, precision
+    and recall.
+    """
 
     items: np.ndarray
     loss: float
@@ -55,8 +60,8 @@ class BestSet(NamedTuple):
 
 
 class Questions(NamedTuple):
-    """For each case the feature to ask for next, int (n,), -1 to stop, and its price (n,), 0 where none is asked for;
-    and the probabilities (n, K) of the classes as far as the case is known.
+    """For each case the feature to ask for next, int (n,), -1 to stop, and its price (n,), 0 where
+    none is asked for; and the probabilities (n, K) of the classes as far as the case is known.
     """
 
     features: np.ndarray
@@ -69,9 +74,10 @@ def decide(
 ) -> Decisions:
     """The action with the largest expected benefit for each row.
 
-    `probabilities` (n, K); `benefits` (K, A), the benefit of each action where a class is true, or (n, K, A), one
-    matrix for each row. Ties go to the first action. With `limits` the decisions are those of the largest total that
-    keep them; Invalid at `/limits` where nothing does. Raises Invalid at the argument. O(n K A).
+    `probabilities` (n, K); `benefits` (K, A), the benefit of each action where a class is true, or
+    (n, K, A), one matrix for each row. Ties go to the first action. With `limits` the decisions are
+    those of the largest total that keep them; Invalid at `/limits` where nothing does. Raises
+    Invalid at the argument. O(n K A).
 
     >>> decide([[0.95, 0.05], [0.6, 0.4]], [[0, -1], [-10, 5]]).actions
     array([0, 1])
@@ -94,11 +100,12 @@ def decide(
 def threshold(
     benefits: ArrayLike, scores: ArrayLike | None = None, labels: ArrayLike | None = None
 ) -> Cut:
-    """The cut on the probability of the second of two classes, for two actions with `benefits` (2, 2).
+    """The cut on the probability of the second of two classes, for two actions with `benefits` (2,
+    2).
 
-    Without scores the cut follows from the benefits alone. With `scores` (n,) of the second class and `labels` (n,), 0
-    or 1, of rows that the model did not see, it is the cut that earned most on these rows. Raises Invalid at the
-    argument. Source: Benefit-Based Performance Metric.
+    Without scores the cut follows from the benefits alone. With `scores` (n,) of the second class
+    and `labels` (n,), 0 or 1, of rows that the model did not see, it is the cut that earned most on
+    these rows. Raises Invalid at the argument. Source: Benefit-Based Performance Metric.
 
     >>> round(threshold([[0, -1], [-10, 5]]).value, 4)
     0.0625
@@ -127,8 +134,9 @@ def best_set(
     """The set of items whose expected loss is smallest, of `least` to `most` items.
 
     `probabilities` (n,) that each item is relevant, independent of the others. `loss` is a name of
-    `payoff.retrieval.losses.LOSSES` without coefficients. Raises Invalid at the argument, TooLarge for a loss that
-    takes too long for so many items. O(n log n). Source: Natarajan et al. (2016), Theorem 1.
+    `payoff.retrieval.losses.LOSSES` without coefficients. Raises Invalid at the argument, TooLarge
+    for a loss that takes too long for so many items. O(n log n). Source: Natarajan et al. (2016),
+    Theorem 1.
 
     >>> best_set([0.9, 0.1, 0.6]).items
     array([0, 2])
@@ -152,11 +160,13 @@ def next_feature(
     prices: Prices | Sequence[float] | None = None,
     budget: float | None = None,
 ) -> Questions:
-    """Which feature each case should be asked for next by a model that asks, such as a fitted `ForestChain`.
+    """Which feature each case should be asked for next by a model that asks, such as a fitted
+    `ForestChain`.
 
-    `cases` (n, m), NaN where a feature is not known yet. `prices` (m,) are by default those of training, or 1 each.
-    With `benefits` (K, A), in the currency of the prices, a case stops where no further feature is expected to be worth
-    its price; a case never spends more than `budget`. Raises Invalid at the argument.
+    `cases` (n, m), NaN where a feature is not known yet. `prices` (m,) are by default those of
+    training, or 1 each. With `benefits` (K, A), in the currency of the prices, a case stops where
+    no further feature is expected to be worth its price; a case never spends more than `budget`.
+    Raises Invalid at the argument.
     """
     if not model.acquires:
         raise Invalid.at("/model", f"{type(model).__name__} does not ask for features")

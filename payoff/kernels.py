@@ -1,4 +1,5 @@
-"""`python -m payoff.kernels`: compile all loops, as `make install` and the image do, so that nobody waits for it later.
+"""`python -m payoff.kernels`: compile all loops, as `make install` and the image do, so that nobody
+waits for it later.
 
 A loop that is not on disk is compiled by its first call, which takes seconds.
 """

@@ -1,4 +1,6 @@
-"""Probabilities as other programs compute them: rounded, in single precision, a little outside of [0, 1]."""
+"""Probabilities as other programs compute them: rounded, in single precision, a little outside of
+[0, 1].
+"""
 
 import numpy as np
 
@@ -8,7 +10,9 @@ TOLERANCE = (
 
 
 def clipped(p: np.ndarray) -> np.ndarray:
-    """Numbers at most `TOLERANCE` outside of [0, 1] become 0 or 1; all others, NaN included, stay. O(size)."""
+    """Numbers at most `TOLERANCE` outside of [0, 1] become 0 or 1; all others, NaN included, stay.
+    O(size).
+    """
     if p.min(initial=0.0) >= 0.0 and p.max(initial=1.0) <= 1.0:
         return p
     nearest = np.clip(p, 0.0, 1.0)

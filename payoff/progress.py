@@ -1,7 +1,7 @@
 """How far a long computation has come, told from inside it to whoever listens.
 
-Long loops call `report`; who runs them may `listen`. Without a listener a report costs one look-up. A listener may
-raise to stop the computation.
+Long loops call `report`; who runs them may `listen`. Without a listener a report costs one look-up.
+A listener may raise to stop the computation.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,7 +14,9 @@ _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 
 def report(fraction: float, stage: str = "") -> None:
-    """Tell that `fraction` (0…1) of the present part is done; `stage` names it, by default after the part."""
+    """Tell that `fraction` (0…1) of the present part is done; `stage` names it, by default after
+    the part.
+    """
     listener = _listener.get()
     if listener is not None:
         listener(min(max(fraction, 0.0), 1.0), stage)

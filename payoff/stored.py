@@ -1,7 +1,9 @@
-"""What joblib files of models contain: each object's attributes in a dict, with the number of its class's format.
+"""What joblib files of models contain: each object's attributes in a dict, with the number of its
+class's format.
 
-A class whose attributes change gets the next number, and `OLDER` an entry that turns the dict of the format before into
-the new one; so files outlive a change, and one of a newer version is refused instead of misread.
+A class whose attributes change gets the next number, and `OLDER` an entry that turns the dict of
+the format before into the new one; so files outlive a change, and one of a newer version is refused
+instead of misread.
 """
 
 from collections.abc import Callable
@@ -19,7 +21,9 @@ class NewerFormat(ValueError):
 
 
 class Stored:
-    """Base of all classes that joblib files of models contain. What a `cached_property` computed is left out."""
+    """Base of all classes that joblib files of models contain. What a `cached_property` computed is
+    left out.
+    """
 
     stored_format: ClassVar[int] = 1
 
@@ -38,7 +42,9 @@ class Stored:
 
 
 def attributes_of(kind: str, current: int, state: dict[str, Any]) -> dict[str, Any]:
-    """The attributes of a class in its `current` format from a stored dict; NewerFormat where that has a later one."""
+    """The attributes of a class in its `current` format from a stored dict; NewerFormat where that
+    has a later one.
+    """
     attributes = dict(state)
     number = attributes.pop(_FORMAT)
     if number > current:

@@ -31,20 +31,24 @@ _NUMBERS = {float, int}
 
 
 class Decision(NamedTuple):
-    """The action taken for each of n rows, int (n,), and the expected benefit of every action, float64 (n, A)."""
+    """The action taken for each of n rows, int (n,), and the expected benefit of every action,
+    float64 (n, A).
+    """
 
     choice: np.ndarray
     expected_benefits: np.ndarray
 
 
 def decide(P: np.ndarray, B: np.ndarray) -> Decision:
-    """The action with the largest expected benefit `sum_i p_i b[i][a]` for every row, ties to the lowest index.
+    """The action with the largest expected benefit `sum_i p_i b[i][a]` for every row, ties to the
+    lowest index.
 
-    Shapes: posteriors P (n, K); B (K, A) for all rows or (n, K, A) for each its own. The choice is made on expected
-    regrets `sum_i p_i (max_c b[i][c] - b[i][a])`, the same rule as a sum of nonnegative terms: nothing cancels, so a
-    constant added to a row of B, however large, changes no decision as long as it is added exactly, nor does a positive
-    factor, down to 1e-300 or so, where floats lose digits. Actions whose regrets differ by rounding only (relatively
-    `TIE * K`) are tied. O(n K A).
+    Shapes: posteriors P (n, K); B (K, A) for all rows or (n, K, A) for each its own. The choice is
+    made on expected regrets `sum_i p_i (max_c b[i][c] - b[i][a])`, the same rule as a sum of
+    nonnegative terms: nothing cancels, so a constant added to a row of B, however large, changes no
+    decision as long as it is added exactly, nor does a positive factor, down to 1e-300 or so, where
+    floats lose digits. Actions whose regrets differ by rounding only (relatively `TIE * K`) are
+    tied. O(n K A).
     """
     if B.ndim == 3 and len(B) == 1:
         B = B[0]
@@ -57,11 +61,12 @@ def decide(P: np.ndarray, B: np.ndarray) -> Decision:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A benefit matrix (K, A), or one for each instance (n, K, A), that was checked, kept for the next request.
+    """A benefit matrix (K, A), or one for each instance (n, K, A), that was checked, kept for the
+    next request.
 
-    `actions` name its columns; they are the classes where it is not `is_named`. `best` are the actions that were best
-    for the classes in training, `like_costs` is what the request's own order of actions says. With `cases` the matrix
-    is still to be computed for each, see `by_case`.
+    `actions` name its columns; they are the classes where it is not `is_named`. `best` are the
+    actions that were best for the classes in training, `like_costs` is what the request's own order
+    of actions says. With `cases` the matrix is still to be computed for each, see `by_case`.
     """
 
     benefits: np.ndarray
@@ -79,8 +84,9 @@ class Prepared:
 
     @cached_property
     def in_words(self) -> list[str]:
-        """What each action brings or costs, a sentence for each class, so that people notice a wrong
-        sign or a transposed matrix; empty for a long one, and where each instance has its own.
+        """What each action brings or costs, a sentence for each class, so that people notice a
+        wrong sign or a transposed matrix; empty for a long one, and where each instance has its
+        own.
         """
         if self.benefits.ndim > 2 or self.benefits.size > MOST_CELLS_IN_WORDS:
             return []
@@ -121,7 +127,9 @@ def _effect(benefit: float, term: Term | None) -> str:
 
 
 def regrets(P: np.ndarray, B: np.ndarray) -> np.ndarray:
-    """Expected regrets, float64 (A, n), shapes as in `decide`; the same for equal rows, whatever the other rows are."""
+    """Expected regrets, float64 (A, n), shapes as in `decide`; the same for equal rows, whatever
+    the other rows are.
+    """
     lost = losses(B)
     R = np.zeros((B.shape[-1], len(P)))
     for k in range(P.shape[1]):
@@ -132,7 +140,8 @@ def regrets(P: np.ndarray, B: np.ndarray) -> np.ndarray:
 def irrelevance(B: np.ndarray, actions: Sequence[object] | None = None) -> list[str]:
     """A warning if one action is at least as good as every other for every class.
 
-    B is (K, A) or (n, K, A); `actions` names the A columns (default: their numbers). Empty where the data matter.
+    B is (K, A) or (n, K, A); `actions` names the A columns (default: their numbers). Empty where
+    the data matter.
     """
     inferior = losses(B).any(axis=-2)
     relevant = inferior.all(axis=-1)
@@ -150,7 +159,8 @@ def irrelevance(B: np.ndarray, actions: Sequence[object] | None = None) -> list[
 
 
 def like_costs(B: np.ndarray) -> list[str]:
-    """A warning where no benefit is negative, and each class earns least by the action in its own place.
+    """A warning where no benefit is negative, and each class earns least by the action in its own
+    place.
 
     B is (K, A) or (n, K, A), actions in the order in which the request has them. O(size).
     """
@@ -181,11 +191,12 @@ def oddities(
     classes: Sequence[object] = (),
     before: Sequence[object] = (),
 ) -> list[str]:
-    """Warnings about a matrix that may be transposed, shuffled, or of costs: see `irrelevance`; or in no class the best
-    action is that of the same name, or, where actions have names of their own, that which was the best `before`, in
-    training.
+    """Warnings about a matrix that may be transposed, shuffled, or of costs: see `irrelevance`; or
+    in no class the best action is that of the same name, or, where actions have names of their own,
+    that which was the best `before`, in training.
 
-    Shapes and names as in `irrelevance`; without `actions` the columns are the `classes` where they are as many.
+    Shapes and names as in `irrelevance`; without `actions` the columns are the `classes` where they
+    are as many.
     """
     if actions is None and B.shape[-1] == len(classes):
         actions = classes
@@ -205,7 +216,8 @@ def oddities(
 
 
 def class_means(y: np.ndarray, B: np.ndarray) -> np.ndarray:
-    """The mean benefits (K, A) of the rows of each class, for codes y (n,) and B (n, K, A); of (K, A) these.
+    """The mean benefits (K, A) of the rows of each class, for codes y (n,) and B (n, K, A); of (K,
+    A) these.
 
     A class without rows has the mean of all.
     """
@@ -216,7 +228,8 @@ def class_means(y: np.ndarray, B: np.ndarray) -> np.ndarray:
 
 
 def mu(benefit: float, bound: float) -> float | None:
-    """`benefit / bound`, 1 being perfect; None where the bound is not positive or so small that the ratio overflows.
+    """`benefit / bound`, 1 being perfect; None where the bound is not positive or so small that the
+    ratio overflows.
 
     The paper's performance metric (Benefit-Based Performance Metric).
     """
@@ -225,13 +238,17 @@ def mu(benefit: float, bound: float) -> float | None:
 
 
 def row_benefits(y: np.ndarray, choice: np.ndarray, B: np.ndarray) -> np.ndarray:
-    """The benefit of each decision, float64 (n,), for class codes y (n,), actions (n,) and B (K, A) or (n, K, A)."""
+    """The benefit of each decision, float64 (n,), for class codes y (n,), actions (n,) and B (K, A)
+    or (n, K, A).
+    """
     earned: np.ndarray = B[y, choice] if B.ndim == 2 else B[np.arange(len(y)), y, choice]
     return earned
 
 
 def confusion(y: np.ndarray, choice: np.ndarray, n_classes: int, n_actions: int) -> np.ndarray:
-    """The number of rows by true class and action: int64 (K, A) from class codes (n,) and actions (n,)."""
+    """The number of rows by true class and action: int64 (K, A) from class codes (n,) and actions
+    (n,).
+    """
     counts = np.bincount(y * n_actions + choice, minlength=n_classes * n_actions)
     return counts.reshape(n_classes, n_actions).astype(np.int64, copy=False)
 
@@ -241,9 +258,10 @@ def as_benefits(
 ) -> np.ndarray:
     """Benefits as sent, nested lists, as float64: (K, A), or (n, K, A) where nested three deep.
 
-    `n_instances` allows, and counts, one matrix per instance; None allows a single matrix only. `n_actions` is the
-    number of columns needed; None takes any. Benefits are finite numbers of magnitude at most `LARGEST`. Raises Invalid
-    with the place of each flaw, `/class/action` or `/instance/class/action`. O(size).
+    `n_instances` allows, and counts, one matrix per instance; None allows a single matrix only.
+    `n_actions` is the number of columns needed; None takes any. Benefits are finite numbers of
+    magnitude at most `LARGEST`. Raises Invalid with the place of each flaw, `/class/action` or
+    `/instance/class/action`. O(size).
     """
     first, instances = (value[0], (n_instances,)) if _is_nested(value, 3) else (value, ())
     width = n_actions or (len(first[0]) if _is_nested(first, 2) else 1)
@@ -290,7 +308,9 @@ def _is_nested(value: Any, levels: int) -> bool:
 
 
 def _converted(value: Any, shape: Sequence[int]) -> np.ndarray | None:
-    """Nested lists as float64, None where they have another shape or hold anything but numbers up to `LARGEST`."""
+    """Nested lists as float64, None where they have another shape or hold anything but numbers up
+    to `LARGEST`.
+    """
     level = [value]
     for size in shape:
         if not (_LISTS.issuperset(map(type, level)) and {size}.issuperset(map(len, level))):

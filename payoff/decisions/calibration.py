@@ -1,9 +1,10 @@
 """Calibrators: maps from a model's probabilities to probabilities that match observed frequencies.
 
-`sigmoid` is Platt's curve for two classes. For more classes it is its multinomial form: one slope for all classes and
-an offset for each, so that a class of three rows is calibrated with the slope of all. `isotonic` is a monotone curve
-per class, one-vs-rest; a row is divided by its sum. A calibrator fitted on n rows stays within
-[1/(n+2), (n+1)/(n+2)]: n cases cannot prove that an event is impossible.
+`sigmoid` is Platt's curve for two classes. For more classes it is its multinomial form: one slope
+for all classes and an offset for each, so that a class of three rows is calibrated with the slope
+of all. `isotonic` is a monotone curve per class, one-vs-rest; a row is divided by its sum. A
+calibrator fitted on n rows stays within [1/(n+2), (n+1)/(n+2)]: n cases cannot prove that an event
+is impossible.
 
 How they are fitted: `calibration_fits`.
 """
@@ -23,7 +24,9 @@ class Calibrator(Protocol):
     """A fitted calibrator."""
 
     def apply(self, P: np.ndarray) -> np.ndarray:
-        """Calibrated probabilities (n, K) for the model's own (n, K): rows sum to 1; nothing is checked. O(n K)."""
+        """Calibrated probabilities (n, K) for the model's own (n, K): rows sum to 1; nothing is
+        checked. O(n K).
+        """
         ...
 
 
@@ -31,7 +34,8 @@ class Calibrator(Protocol):
 class Sigmoid(Stored):
     """Platt's curve `1/(1 + exp(-(slope log-odds + offset)))`, slope >= 0, for class 1 of two.
 
-    Probabilities closer to 0 or 1 than `limit` count as `limit`; the answers stay `lowest` away from 0 and 1.
+    Probabilities closer to 0 or 1 than `limit` count as `limit`; the answers stay `lowest` away
+    from 0 and 1.
     """
 
     slopes: np.ndarray
@@ -49,7 +53,8 @@ class Sigmoid(Stored):
 
 @dataclass(frozen=True)
 class Multinomial(Stored):
-    """Probabilities proportional to `exp(slope log p_k + offset_k)`, slope >= 0, for K >= 3 classes.
+    """Probabilities proportional to `exp(slope log p_k + offset_k)`, slope >= 0, for K >= 3
+    classes.
 
     Probabilities below `limit` count as `limit`; the answers are at least about `lowest`.
     """
@@ -67,13 +72,17 @@ class Multinomial(Stored):
 
 
 def are_constant(P: np.ndarray, models: int) -> bool:
-    """Whether probabilities P (n, K) of so many models, each on rows of its own, are those of constant models."""
+    """Whether probabilities P (n, K) of so many models, each on rows of its own, are those of
+    constant models.
+    """
     return len(np.unique(P, axis=0)) <= models
 
 
 @dataclass(frozen=True)
 class Isotonic(Stored):
-    """Rising piecewise linear curves through knots, flat outside; one per class, or one for two classes."""
+    """Rising piecewise linear curves through knots, flat outside; one per class, or one for two
+    classes.
+    """
 
     knots: tuple[np.ndarray, ...]
     heights: tuple[np.ndarray, ...]
@@ -91,7 +100,9 @@ class Isotonic(Stored):
 
 
 def is_flat(calibrator: Calibrator | None) -> bool:
-    """Whether it gives each row the same probabilities: those that it was fitted on ranked nothing."""
+    """Whether it gives each row the same probabilities: those that it was fitted on ranked
+    nothing.
+    """
     if isinstance(calibrator, Multinomial):
         return calibrator.slope == 0
     if isinstance(calibrator, Isotonic):

@@ -1,9 +1,10 @@
 """How calibrators are fitted, with scikit-learn and SciPy's solvers, which applying them can spare.
 
-A probability of 0 has no finite log-odds, so probabilities are clipped before the logarithm. A forest of T trees has no
-resolution below one vote: its limit is 1/(2 (T + 1)), because with a far smaller one a few votes of exactly 0 determine
-the slope. Models without such a `resolution` use the most likely of `_LIMITS`: naive Bayes ranks correctly far beyond
-1/(n+2), logistic regression with heavy tails does not.
+A probability of 0 has no finite log-odds, so probabilities are clipped before the logarithm. A
+forest of T trees has no resolution below one vote: its limit is 1/(2 (T + 1)), because with a far
+smaller one a few votes of exactly 0 determine the slope. Models without such a `resolution` use the
+most likely of `_LIMITS`: naive Bayes ranks correctly far beyond 1/(n+2), logistic regression with
+heavy tails does not.
 """
 
 from collections.abc import Callable
@@ -35,15 +36,16 @@ def fit_calibrator(
 def fit_sigmoid(
     P: np.ndarray, codes: np.ndarray, weights: np.ndarray, resolution: float = 0.0
 ) -> Sigmoid | Multinomial:
-    """Platt's sigmoid on log-odds with his smoothed targets, or for three classes or more its multinomial form.
+    """Platt's sigmoid on log-odds with his smoothed targets, or for three classes or more its
+    multinomial form.
 
-    `P` (n, K) are out-of-fold probabilities, `codes` (n,) the true classes 0…K-1, `weights` (n,) positive,
-    `resolution` the smallest probability above 0 that the model can give, 0 where there is none. A negative
-    slope becomes 0: then the scores have no ranking, and the answer is the class shares. In the multinomial form
-    the targets are smoothed by one row that is shared among the classes, and the offsets have a normal prior of the
-    weight of one row.
-    Platt (1999), Probabilistic outputs for support vector machines, section 2.2. O(n K) per step, some ten steps, for
-    each limit that is tried.
+    `P` (n, K) are out-of-fold probabilities, `codes` (n,) the true classes 0…K-1, `weights` (n,)
+    positive, `resolution` the smallest probability above 0 that the model can give, 0 where there
+    is none. A negative slope becomes 0: then the scores have no ranking, and the answer is the
+    class shares. In the multinomial form the targets are smoothed by one row that is shared among
+    the classes, and the offsets have a normal prior of the weight of one row. Platt (1999),
+    Probabilistic outputs for support vector machines, section 2.2. O(n K) per step, some ten steps,
+    for each limit that is tried.
     """
     lowest = 1 / (len(P) + 2)
     vote = resolution / (2 * (1 + resolution))
@@ -67,8 +69,9 @@ def _limited(
 def fit_isotonic(P: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Isotonic:
     """Isotonic regression (pool adjacent violators) of "is class k" on the probability of k.
 
-    Arguments as in `fit_sigmoid`; O(n log n) per class. Between two knots the curve is linear. With three classes or
-    more, those of fewer than `FEW` rows share one curve, fitted on the probabilities of all classes. O(n K log n K).
+    Arguments as in `fit_sigmoid`; O(n log n) per class. Between two knots the curve is linear. With
+    three classes or more, those of fewer than `FEW` rows share one curve, fitted on the
+    probabilities of all classes. O(n K log n K).
     """
     lowest = 1 / (len(P) + 2)
     K = P.shape[1]
@@ -107,7 +110,9 @@ def platt(odds: np.ndarray, is_class: np.ndarray, weights: np.ndarray) -> tuple[
 def _multinomial(
     logs: np.ndarray, codes: np.ndarray, weights: np.ndarray
 ) -> tuple[float, np.ndarray]:
-    """Slope (>= 0) and offsets (K,) of the most likely multinomial form, from log probabilities (n, K)."""
+    """Slope (>= 0) and offsets (K,) of the most likely multinomial form, from log probabilities (n,
+    K).
+    """
     n, K = logs.shape
     weights = weights / weights.sum()
     target = (np.eye(K)[codes] * n + 1 / K) / (n + 1)

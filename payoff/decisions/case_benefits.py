@@ -1,4 +1,6 @@
-"""Benefit matrices that depend on the case: a cell is a number, or `plus + times * value` of a column of the case."""
+"""Benefit matrices that depend on the case: a cell is a number, or `plus + times * value` of a
+column of the case.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +18,9 @@ _MOST_CELLS = 50_000_000  # of matrices of cases: 400 MB
 
 
 class Schema(Protocol):
-    """Names of features, positions of the categorical ones, and columns of numbers that are no features."""
+    """Names of features, positions of the categorical ones, and columns of numbers that are no
+    features.
+    """
 
     names: tuple[str, ...]
     categorical: tuple[int, ...]
@@ -24,7 +28,9 @@ class Schema(Protocol):
 
 
 class Term(NamedTuple):
-    """What a cell of a matrix adds for a case: `times` the value in the `column`; `place` is where that is said."""
+    """What a cell of a matrix adds for a case: `times` the value in the `column`; `place` is where
+    that is said.
+    """
 
     row: int
     action: int
@@ -46,7 +52,9 @@ class CaseBenefits:
         return list(dict.fromkeys(term.column for term in self.terms))
 
     def values(self, schema: Schema, X: np.ndarray, others: Columns) -> np.ndarray:
-        """The values (n, J) of the columns: numeric features of rows X (n, m), or `others`; Invalid at a cell."""
+        """The values (n, J) of the columns: numeric features of rows X (n, m), or `others`; Invalid
+        at a cell.
+        """
         features = {name: j for j, name in enumerate(schema.names) if j not in schema.categorical}
         known = {**features, **others}
         reject(
@@ -61,10 +69,12 @@ class CaseBenefits:
     def at(
         self, values: np.ndarray, place: Callable[[int, str], str] | None = pointer
     ) -> np.ndarray:
-        """The matrices (n, K, A) of n cases, by the values (n, J) of their columns; to the last bit as written out.
+        """The matrices (n, K, A) of n cases, by the values (n, J) of their columns; to the last bit
+        as written out.
 
-        Raises Invalid at the `place` of each case and column, where a value is missing or a benefit too large; without
-        one, at the cells, and no value is told. TooLarge for too many cells. O(n K A).
+        Raises Invalid at the `place` of each case and column, where a value is missing or a benefit
+        too large; without one, at the cells, and no value is told. TooLarge for too many cells. O(n
+        K A).
         """
         if len(values) * self.base.size > _MOST_CELLS:
             raise TooLarge(
@@ -138,8 +148,8 @@ def by_case(
     others: Columns,
     place: Callable[[int, str], str] | None = pointer,
 ) -> Prepared:
-    """The same with a matrix for each of n cases; itself where no cell depends on them. Raises what `values` and `at`
-    raise.
+    """The same with a matrix for each of n cases; itself where no cell depends on them. Raises what
+    `values` and `at` raise.
     """
     if (cases := matrix.cases) is None:
         return matrix

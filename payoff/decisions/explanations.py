@@ -1,4 +1,6 @@
-"""Why an answer is as it is: what each feature contributes to a score, and what would change a decision."""
+"""Why an answer is as it is: what each feature contributes to a score, and what would change a
+decision.
+"""
 
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -8,10 +10,11 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Contributions:
-    """Of n rows, `values` (n, m) and `base` (n,), which add up to a score of the class `chosen` int (n,).
+    """Of n rows, `values` (n, m) and `base` (n,), which add up to a score of the class `chosen` int
+    (n,).
 
-    `log_odds`: of the class against the others; `log_ratio`: the log of its probability less the mean log of all
-    classes; `probability`. The score is that of the model, before it is calibrated.
+    `log_odds`: of the class against the others; `log_ratio`: the log of its probability less the
+    mean log of all classes; `probability`. The score is that of the model, before it is calibrated.
     """
 
     values: np.ndarray
@@ -21,9 +24,11 @@ class Contributions:
 
 
 def of_terms(T: np.ndarray, base: np.ndarray, chosen: np.ndarray) -> Contributions:
-    """From the terms T (n, m, L) that add up, with `base` (L,), to log probabilities except for a constant of each row.
+    """From the terms T (n, m, L) that add up, with `base` (L,), to log probabilities except for a
+    constant of each row.
 
-    One score is the log-odds of the second of two classes. Of two classes the second is explained, of more the chosen.
+    One score is the log-odds of the second of two classes. Of two classes the second is explained,
+    of more the chosen.
     """
     n, _, L = T.shape
     rows = np.arange(n)
@@ -42,10 +47,10 @@ _HALVINGS = 80  # of the interval in which a multiplier is sought
 class Flips(NamedTuple):
     """What would change each of n decisions.
 
-    `runner_up` int (n,) is the next best action, `margin` (n,) what the choice is expected to earn more. The nearest
-    probabilities `point` (n, K), in Euclidean distance, at which another action, `to` int (n,), earns as much; NaN and
-    -1 where no probabilities do. `cell` int (n,) is the class whose benefit of the runner-up has to grow least, by
-    `change` (n,), until both earn the same.
+    `runner_up` int (n,) is the next best action, `margin` (n,) what the choice is expected to earn
+    more. The nearest probabilities `point` (n, K), in Euclidean distance, at which another action,
+    `to` int (n,), earns as much; NaN and -1 where no probabilities do. `cell` int (n,) is the class
+    whose benefit of the runner-up has to grow least, by `change` (n,), until both earn the same.
     """
 
     runner_up: np.ndarray
@@ -57,10 +62,12 @@ class Flips(NamedTuple):
 
 
 def flips(P: np.ndarray, B: np.ndarray, choice: np.ndarray) -> Flips:
-    """What would change decisions `choice` int (n,) made with posteriors P (n, K) and benefits B (K, A) or (n, K, A).
+    """What would change decisions `choice` int (n,) made with posteriors P (n, K) and benefits B
+    (K, A) or (n, K, A).
 
-    At least two actions. O(n A K log K) at most: an action whose plane of equal earnings is farther than the nearest
-    point known so far is passed over, as is one that earns more than the choice in no class.
+    At least two actions. O(n A K log K) at most: an action whose plane of equal earnings is farther
+    than the nearest point known so far is passed over, as is one that earns more than the choice in
+    no class.
     """
     n, rows = len(P), np.arange(len(P))
     each = np.broadcast_to(B, (n, *B.shape[-2:]))
@@ -90,7 +97,9 @@ def flips(P: np.ndarray, B: np.ndarray, choice: np.ndarray) -> Flips:
 
 
 def _distances(margins: np.ndarray, gains: np.ndarray) -> np.ndarray:
-    """Lower bounds (n, A) of the squared distance to where each action earns as much, within the plane of sums of 1."""
+    """Lower bounds (n, A) of the squared distance to where each action earns as much, within the
+    plane of sums of 1.
+    """
     spread = ((gains - gains.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         squared = np.square(np.maximum(margins, 0.0)) / spread
@@ -98,10 +107,11 @@ def _distances(margins: np.ndarray, gains: np.ndarray) -> np.ndarray:
 
 
 def _nearest(P: np.ndarray, G: np.ndarray) -> np.ndarray:
-    """The points (n, K) of the simplex nearest to P (n, K) with `sum_k g_k q_k >= 0` for G (n, K), some g_k positive.
+    """The points (n, K) of the simplex nearest to P (n, K) with `sum_k g_k q_k >= 0` for G (n, K),
+    some g_k positive.
 
-    The point is the projection of `p + u g` onto the simplex for the least multiplier u >= 0 that satisfies the
-    inequality, which grows with u: bisection leaves nothing but rounding.
+    The point is the projection of `p + u g` onto the simplex for the least multiplier u >= 0 that
+    satisfies the inequality, which grows with u: bisection leaves nothing but rounding.
     """
     P, G = (
         np.asfortranarray(P),
@@ -129,7 +139,9 @@ def _value(P: np.ndarray, G: np.ndarray, u: np.ndarray) -> np.ndarray:
 
 
 def _simplex(V: np.ndarray) -> np.ndarray:
-    """The nearest points (n, K) of the probability simplex to V (n, K), by sorting (Held, Wolfe, Crowder 1974)."""
+    """The nearest points (n, K) of the probability simplex to V (n, K), by sorting (Held, Wolfe,
+    Crowder 1974).
+    """
     ordered = -np.sort(-V, axis=1)
     excess = np.cumsum(ordered, axis=1) - 1
     counts = np.arange(1, V.shape[1] + 1)

@@ -6,11 +6,12 @@ UNJUDGED = -1
 
 
 def stratified_folds(y: np.ndarray, folds: int, seed: int) -> np.ndarray:
-    """The fold 0…folds-1 of each row, int (n,), for class codes y (n,): folds are stratified and of equal size.
+    """The fold 0…folds-1 of each row, int (n,), for class codes y (n,): folds are stratified and of
+    equal size.
 
-    The rows outside any fold contain every class. So the only row of a class belongs to no fold (`UNJUDGED`): it is for
-    training, not for evaluation. `folds` >= 2; folds may be empty if there are fewer rows. Deterministic in `seed`.
-    O(n log n).
+    The rows outside any fold contain every class. So the only row of a class belongs to no fold
+    (`UNJUDGED`): it is for training, not for evaluation. `folds` >= 2; folds may be empty if there
+    are fewer rows. Deterministic in `seed`. O(n log n).
     """
     order = np.random.default_rng(seed).permutation(len(y))
     order = order[np.argsort(y[order], kind="stable")]
@@ -23,7 +24,9 @@ def stratified_folds(y: np.ndarray, folds: int, seed: int) -> np.ndarray:
 def shuffled_groups(
     groups: np.ndarray, part: float, random: np.random.Generator | np.random.RandomState
 ) -> list[tuple[np.ndarray, int]]:
-    """The rows of each group in random order, and how many of its m rows to hold out: round(part m), at most m - 1."""
+    """The rows of each group in random order, and how many of its m rows to hold out: round(part
+    m), at most m - 1.
+    """
     orders = [random.permutation(np.flatnonzero(groups == group)) for group in np.unique(groups)]
     return [(rows, min(round(part * len(rows)), len(rows) - 1)) for rows in orders]
 
@@ -31,8 +34,8 @@ def shuffled_groups(
 def multilabel_folds(Y: np.ndarray, folds: int, seed: int) -> np.ndarray:
     """The fold 0…folds-1 of each row, int (n,), for labels Y (n, L) of 0 and 1.
 
-    Rows are stratified by the rarest value that they have, of any label that varies: its rows are in different folds.
-    The rest as in `stratified_folds`. O(n L + n log n).
+    Rows are stratified by the rarest value that they have, of any label that varies: its rows are
+    in different folds. The rest as in `stratified_folds`. O(n L + n log n).
     """
     ones = Y.sum(axis=0)
     rare = (2 * ones <= len(Y)) == Y  # the value that fewer rows have

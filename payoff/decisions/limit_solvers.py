@@ -1,15 +1,16 @@
 """Limits on what actions use together, and on how often each is chosen: the solvers.
 
-What is used depends on the counts of the actions alone, and the least loss for given counts, F(counts), is convex. So a
-linear program over mixtures of decisions (Dantzig and Wolfe 1960) gives prices for all limits, and a bound. Each price
-vector bounds F from below by a plane; an integer program over the few counts minimises the largest of these planes, the
-exact loss at its solution gives one more, and so on (Geoffrion 1972). HiGHS solves both programs.
+What is used depends on the counts of the actions alone, and the least loss for given counts,
+F(counts), is convex. So a linear program over mixtures of decisions (Dantzig and Wolfe 1960) gives
+prices for all limits, and a bound. Each price vector bounds F from below by a plane; an integer
+program over the few counts minimises the largest of these planes, the exact loss at its solution
+gives one more, and so on (Geoffrion 1972). HiGHS solves both programs.
 
-Limits on counts alone are an assignment of rows to columns, with limits on the size of each column, at the least total
-loss: a min-cost flow by successive shortest paths (Ahuja, Magnanti, Orlin, "Network Flows", 9.7). Its nodes are the
-columns. Column 0 has no limits and is the sink, too: a column within its limits may send a unit to it, or take one from
-it, at no loss. The arc a -> b otherwise moves a row from a to b; the least loss of that is the top of a heap for each
-pair.
+Limits on counts alone are an assignment of rows to columns, with limits on the size of each column,
+at the least total loss: a min-cost flow by successive shortest paths (Ahuja, Magnanti, Orlin,
+"Network Flows", 9.7). Its nodes are the columns. Column 0 has no limits and is the sink, too: a
+column within its limits may send a unit to it, or take one from it, at no loss. The arc a -> b
+otherwise moves a row from a to b; the least loss of that is the top of a heap for each pair.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ _MAX_RATIO = 1e7  # of a plane's prices to those of the linear program; steeper 
 
 
 def counts_within(n: int, limits: Limits, near: I64) -> I64:
-    """Counts of the columns, int (m,), that sum to n and are within the limits, and nearest to `near` (m,) in sum.
-    Raises Invalid where there are none, or none is found within 5 s.
+    """Counts of the columns, int (m,), that sum to n and are within the limits, and nearest to
+    `near` (m,) in sum. Raises Invalid where there are none, or none is found within 5 s.
     """
     m, one = len(limits.lower), np.ones(len(limits.lower))
     apart = np.vstack([np.hstack([np.eye(m), -np.eye(m)]), np.hstack([-np.eye(m), -np.eye(m)])])
@@ -68,12 +69,13 @@ def counts_within(n: int, limits: Limits, near: I64) -> I64:
 
 
 def allocate(D: F64, limits: Limits, start: Limited) -> Limited:
-    """The columns of rows with losses D (m, n) that lose least within limits, from the best ones, `start`,
-    within the limits on counts alone.
+    """The columns of rows with losses D (m, n) that lose least within limits, from the best ones,
+    `start`, within the limits on counts alone.
 
-    Exact, with a gap of 0, where the integer program proves it in time; `_WORK` bounds the rounds, so that the result
-    does not depend on the speed of the machine, unless that takes more than 10 s. Shadow prices are those of the linear
-    program, in which a row may be divided between actions, unless `start` is within the resources, too.
+    Exact, with a gap of 0, where the integer program proves it in time; `_WORK` bounds the rounds,
+    so that the result does not depend on the speed of the machine, unless that takes more than 10
+    s. Shadow prices are those of the linear program, in which a row may be divided between actions,
+    unless `start` is within the resources, too.
     """
     end = monotonic() + _SECONDS
     rows = _Rows(limits, D.shape[1])
@@ -86,7 +88,9 @@ def allocate(D: F64, limits: Limits, start: Limited) -> Limited:
 
 
 class _Search:
-    """The best decisions so far, and what is known about better ones: `bound` on their loss, and planes."""
+    """The best decisions so far, and what is known about better ones: `bound` on their loss, and
+    planes.
+    """
 
     def __init__(self, D: F64, limits: Limits, rows: _Rows, start: Limited) -> None:
         self._D, self._limits, self._rows = D, limits, rows
@@ -139,7 +143,9 @@ class _Search:
         return column
 
     def round(self, end: float) -> None:
-        """Evaluate the counts that are the best according to the planes, until they are proven to be the best."""
+        """Evaluate the counts that are the best according to the planes, until they are proven to
+        be the best.
+        """
         if monotonic() < end:
             self._evaluate(_nearest(self._mean))
         seen = {self._counts.tobytes()}
@@ -176,7 +182,9 @@ class _Search:
             self._column, self._loss, self._counts = column, loss, counts
 
     def _program(self, seconds: float) -> OptimizeResult:
-        """The integer program: change the counts, so that the largest of all planes, the last variable, falls most."""
+        """The integer program: change the counts, so that the largest of all planes, the last
+        variable, falls most.
+        """
         unit, m = self._unit(), len(self._counts)
         near = [
             (level, prices)
@@ -211,7 +219,9 @@ class _Search:
 
 
 class _Rows:
-    """All limits as rows `uses @ counts <= most`: the upper ones, the lower ones and the resources."""
+    """All limits as rows `uses @ counts <= most`: the upper ones, the lower ones and the
+    resources.
+    """
 
     def __init__(self, limits: Limits, n: int) -> None:
         unit = np.eye(len(limits.lower))
@@ -250,7 +260,9 @@ class _Rows:
 
 
 def _best(D: F64, prices: F64) -> tuple[float, I64]:
-    """The level of the plane `level + prices @ counts` below the loss, and the best columns under the prices."""
+    """The level of the plane `level + prices @ counts` below the loss, and the best columns under
+    the prices.
+    """
     reduced = D - prices[:, None]
     column = reduced.argmin(axis=0)
     return _total(reduced, column), column
@@ -275,7 +287,9 @@ def _sizes(limits: Limits) -> F64:
 
 
 def _within(limits: Limits, n: int, others: int) -> LinearConstraint:
-    """The resources, scaled, with as many other variables after the counts; more than enough for n rows is no limit."""
+    """The resources, scaled, with as many other variables after the counts; more than enough for n
+    rows is no limit.
+    """
     scale = _SIZE / _sizes(limits)
     uses = np.hstack([limits.uses * scale[:, None], np.zeros((len(scale), others))])
     return LinearConstraint(uses, -np.inf, np.minimum(limits.most * scale, 2.0 * n * _SIZE))
@@ -287,7 +301,9 @@ Heap = list[tuple[float, np.int32, np.int32]]  # loss, -row, and how often the r
 
 @kernel
 def _refresh(heap: Heap, moved: I32, loss: F64, row: I64, a: int, b: int) -> None:
-    """Remove entries of rows that have moved since; `loss` and `row` are then those of the arc a -> b."""
+    """Remove entries of rows that have moved since; `loss` and `row` are then those of the arc a ->
+    b.
+    """
     while len(heap) > 0 and moved[-heap[0][1]] != heap[0][2]:
         heapq.heappop(heap)
     loss[a, b], row[a, b] = (heap[0][0], -heap[0][1]) if len(heap) > 0 else (np.inf, -1)
@@ -312,7 +328,9 @@ def _heaps(D: F64, choice: I64) -> list[Heap]:
 def _move(
     D: F64, heaps: list[Heap], moved: I32, loss: F64, row: I64, i: int, a: int, b: int
 ) -> None:  # fmt: skip
-    """Enter row i, which leaves column a, into the heaps of column b, and bring both columns' arcs up to date."""
+    """Enter row i, which leaves column a, into the heaps of column b, and bring both columns' arcs
+    up to date.
+    """
     m = D.shape[0]
     moved[i] += 1
     for c in range(m):
@@ -328,10 +346,11 @@ def _move(
 def _relax(
     loss: F64, flow: I64, lower: I64, upper: I64, reached: F64, large: F64, parent: I64, free: I64
 ) -> None:  # fmt: skip
-    """Bellman-Ford from the nodes with `reached` 0; `free` marks nodes that are entered without moving a row.
+    """Bellman-Ford from the nodes with `reached` 0; `free` marks nodes that are entered without
+    moving a row.
 
-    `large` is the largest loss on the way: a path counts as shorter only by more than the rounding of sums with it, so
-    that no cycle seems to be negative.
+    `large` is the largest loss on the way: a path counts as shorter only by more than the rounding
+    of sums with it, so that no cycle seems to be negative.
     """
     m = loss.shape[0]
     for _ in range(m):
@@ -355,7 +374,9 @@ def _relax(
 
 @kernel
 def _path(excess: I64, reached: F64, parent: I64, nodes: I64) -> int:
-    """Write the way from the nearest column of too few rows back to one of too many; returns its arcs, -1 for none."""
+    """Write the way from the nearest column of too few rows back to one of too many; returns its
+    arcs, -1 for none.
+    """
     m = len(excess)
     nodes[0] = -1
     for a in range(m):
@@ -376,11 +397,13 @@ def _path(excess: I64, reached: F64, parent: I64, nodes: I64) -> int:
 
 @kernel
 def assign(D: F64, choice: I64, lower: I64, upper: I64) -> bool:
-    """Change `choice` (n,), the least of each row of losses D (m, n) >= 0, to the least total with counts in bounds.
+    """Change `choice` (n,), the least of each row of losses D (m, n) >= 0, to the least total with
+    counts in bounds.
 
-    `lower` and `upper` (m,) are counts; those of column 0 are not read, and its losses may be infinite. Of rows with
-    the same losses the later ones move first. False if the bounds allow no assignment. O((n + moves) m log n +
-    paths m^3); at most n paths, nearly always of one or two moves.
+    `lower` and `upper` (m,) are counts; those of column 0 are not read, and its losses may be
+    infinite. Of rows with the same losses the later ones move first. False if the bounds allow no
+    assignment. O((n + moves) m log n + paths m^3); at most n paths, nearly always of one or two
+    moves.
     """
     m, n = D.shape
     count, flow, excess = np.zeros(m, np.int64), np.zeros(m, np.int64), np.zeros(m, np.int64)

@@ -1,4 +1,6 @@
-"""Decisions of a batch that lose least in sum, under limits on how often each action is chosen and on what it uses."""
+"""Decisions of a batch that lose least in sum, under limits on how often each action is chosen and
+on what it uses.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,8 @@ UNMET = "decisions for all {n} instances cannot meet these limits together; chan
 
 
 class Limits(NamedTuple):
-    """Least and most rows of each action, int (A,), and resources: what an action uses of each (R, A), and how much
-    there is, (R,). Sums of uses are compared up to 1e-9 of the largest use.
+    """Least and most rows of each action, int (A,), and resources: what an action uses of each (R,
+    A), and how much there is, (R,). Sums of uses are compared up to 1e-9 of the largest use.
     """
 
     lower: I64
@@ -39,8 +41,8 @@ class Limits(NamedTuple):
         uses: Sequence[Sequence[float]] = (),
         available: Sequence[float] = (),
     ) -> Limits:
-        """Limits by the numbers of actions; `uses` (R, A) is what an action uses of each resource, of which there is
-        `available` (R,).
+        """Limits by the numbers of actions; `uses` (R, A) is what an action uses of each resource,
+        of which there is `available` (R,).
 
         >>> Limits.of(3, at_most={2: 40}).upper[2]
         np.int64(40)
@@ -55,10 +57,11 @@ class Limits(NamedTuple):
 
 
 class Limited(NamedTuple):
-    """The action of each row, int (n,); by how much at most other decisions lose less; and shadow prices.
+    """The action of each row, int (n,); by how much at most other decisions lose less; and shadow
+    prices.
 
-    A shadow price is the change of the total benefit if the limit is greater by one: of `lower` (A,), at most 0 and NaN
-    where that is impossible; of `upper` (A,) and `most` (R,), at least 0.
+    A shadow price is the change of the total benefit if the limit is greater by one: of `lower`
+    (A,), at most 0 and NaN where that is impossible; of `upper` (A,) and `most` (R,), at least 0.
     """
 
     choice: I64
@@ -69,13 +72,16 @@ class Limited(NamedTuple):
 
 
 def decide_within(P: F64, B: F64, choice: I64, limits: Limits) -> Limited:
-    """The decisions with the largest total expected benefit within limits; Invalid where these cannot be met together.
+    """The decisions with the largest total expected benefit within limits; Invalid where these
+    cannot be met together.
 
-    Shapes as in `benefit.decide`, whose `choice` (n,) they keep for the rows that need not change; of tied rows the
-    earlier ones. Without resources the result and its shadow prices are exact. One limit takes O(n A), more take O(n m
-    log n) for m limited actions, and for each row that changes O(m^3). With resources see `limit_solvers.allocate`.
+    Shapes as in `benefit.decide`, whose `choice` (n,) they keep for the rows that need not change;
+    of tied rows the earlier ones. Without resources the result and its shadow prices are exact. One
+    limit takes O(n A), more take O(n m log n) for m limited actions, and for each row that changes
+    O(m^3). With resources see `limit_solvers.allocate`.
 
-    The solvers see m columns: the limited actions from 1 on, and as column 0 the best of all others.
+    The solvers see m columns: the limited actions from 1 on, and as column 0 the best of all
+    others.
     """
     losses, n = _losses(P, B, choice), len(P)
     held = (limits.lower > 0) | (limits.upper < n) | limits.uses.any(axis=0)
@@ -108,7 +114,9 @@ def _solvers() -> Any:
 
 
 def arcs(D: F64, column: I64) -> F64:
-    """The least loss of moving a row from column a to column b, (m, m); infinite where there is none."""
+    """The least loss of moving a row from column a to column b, (m, m); infinite where there is
+    none.
+    """
     loss = np.full((len(D), len(D)), np.inf)
     for a in range(len(D)):
         rows = np.flatnonzero(column == a)
@@ -117,7 +125,9 @@ def arcs(D: F64, column: I64) -> F64:
 
 
 def distances(loss: F64, start: F64) -> F64:
-    """The least loss on the way to each node (m,) over arcs (m, m); `start` is the loss of entering at each node."""
+    """The least loss on the way to each node (m,) over arcs (m, m); `start` is the loss of entering
+    at each node.
+    """
     reached = start
     for _ in range(len(start)):
         reached = np.minimum(reached, (reached[:, None] + loss).min(axis=0))
@@ -125,7 +135,9 @@ def distances(loss: F64, start: F64) -> F64:
 
 
 def _losses(P: F64, B: F64, choice: I64) -> F64:
-    """What each row loses by each action in place of its best one, (A, n): 0 where they are tied."""
+    """What each row loses by each action in place of its best one, (A, n): 0 where they are
+    tied.
+    """
     R = regrets(P, B)
     own = R[choice, np.arange(len(choice))]
     tied = own * (1.0 + TIE * P.shape[1]) >= R
@@ -153,7 +165,9 @@ def _transport(D: F64, column: I64, limits: Limits) -> Limited:
 
 
 def move_first(D: F64, column: I64, lower: int, upper: int) -> None:
-    """Between two columns: move rows that lose least, the last of tied ones, until column 1 is within its limits."""
+    """Between two columns: move rows that lose least, the last of tied ones, until column 1 is
+    within its limits.
+    """
     count = int(column.sum())
     source, excess = (1, count - upper) if count > upper else (0, lower - count)
     if excess > 0:

@@ -1,4 +1,6 @@
-"""Hold-out metrics of probabilities, of one class or several labels, or of predicted numbers, for a model's card."""
+"""Hold-out metrics of probabilities, of one class or several labels, or of predicted numbers, for a
+model's card.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,17 +17,20 @@ _SUREST = np.finfo(np.float64).eps
 def holdout_metrics(
     P: np.ndarray, codes: np.ndarray, classes: Sequence[Any], B: np.ndarray | None = None
 ) -> dict[str, Any]:
-    """Metrics of probabilities (n, K) of rows whose true classes are `codes` (n,) in 0…K-1; ready for JSON.
+    """Metrics of probabilities (n, K) of rows whose true classes are `codes` (n,) in 0…K-1; ready
+    for JSON.
 
-    - `rows`; `accuracy` of the most probable class; `log_loss` in nats, probabilities clipped at 2.2e-16;
-    - `brier`: mean squared error of the probability of class 1 (two classes, 0…1), or the mean over rows of the
-      summed squared errors (more classes, 0…2);
-    - `expected_calibration_error`: in 15 bins of equal width, the mean distance between probability and frequency,
-      of class 1 (two classes) or of the most probable class (more);
-    - `auc`: of class 1, or the mean over the classes, each against the rest, that occur; None with fewer than two;
+    - `rows`; `accuracy` of the most probable class; `log_loss` in nats, probabilities clipped at
+      2.2e-16;
+    - `brier`: mean squared error of the probability of class 1 (two classes, 0…1), or the mean over
+      rows of the summed squared errors (more classes, 0…2);
+    - `expected_calibration_error`: in 15 bins of equal width, the mean distance between probability
+      and frequency, of class 1 (two classes) or of the most probable class (more);
+    - `auc`: of class 1, or the mean over the classes, each against the rest, that occur; None with
+      fewer than two;
     - `per_class`: by label, `rows`, `predicted`, `correct`, `precision` and `recall` (None at 0/0);
-    - with benefits (K, A), or (n, K, A): `benefit` per row of deciding by expected benefit, and `cost_blind_benefit`,
-      of the action for the most probable class (see `cost_blind`).
+    - with benefits (K, A), or (n, K, A): `benefit` per row of deciding by expected benefit, and
+      `cost_blind_benefit`, of the action for the most probable class (see `cost_blind`).
 
     There is at least one row. O(n log n K).
     """
@@ -45,7 +50,8 @@ def holdout_metrics(
 def regression_metrics(predicted: np.ndarray, y: np.ndarray) -> dict[str, Any]:
     """Metrics of predicted numbers (n,) of rows whose true numbers are y (n,); ready for JSON.
 
-    - `rows`; `mse`: mean squared error, `rmse`: its root, `mae`: mean absolute error, in the label's units;
+    - `rows`; `mse`: mean squared error, `rmse`: its root, `mae`: mean absolute error, in the
+      label's units;
     - `r2`: the share of the variance of y that is explained, 1 at best; None if y is constant.
 
     There is at least one row. O(n).
@@ -93,8 +99,9 @@ def _auc(P: np.ndarray, codes: np.ndarray) -> float | None:
 
 
 def rank_area(scores: np.ndarray, inside: np.ndarray) -> tuple[float, float]:
-    """The area under the ROC curve of scores (n,), by the rank sum (Mann and Whitney), ties counting half; and its
-    standard error where the scores do not rank. Some rows are `inside` bool (n,), others are not. O(n log n).
+    """The area under the ROC curve of scores (n,), by the rank sum (Mann and Whitney), ties
+    counting half; and its standard error where the scores do not rank. Some rows are `inside` bool
+    (n,), others are not. O(n log n).
     """
     n, positives = len(scores), int(inside.sum())
     pairs = positives * (n - positives)
@@ -109,9 +116,11 @@ def rank_area(scores: np.ndarray, inside: np.ndarray) -> tuple[float, float]:
 def mean_rank_area(
     scores: np.ndarray, inside: np.ndarray, fewest: int
 ) -> tuple[float, float] | None:
-    """The mean of the columns' areas under ROC curves, by their precision, and its standard error as of `rank_area`.
+    """The mean of the columns' areas under ROC curves, by their precision, and its standard error
+    as of `rank_area`.
 
-    Scores and bool `inside` are (n, c). A column counts with `fewest` rows inside and outside; None where none does.
+    Scores and bool `inside` are (n, c). A column counts with `fewest` rows inside and outside; None
+    where none does.
     """
     counts = inside.sum(axis=0)
     columns = np.flatnonzero(np.minimum(counts, len(inside) - counts) >= fewest)
@@ -138,16 +147,20 @@ def _of_class(k: int, codes: np.ndarray, chosen: np.ndarray) -> dict[str, Any]:
 
 
 def multilabel_metrics(P: np.ndarray, Y: np.ndarray, labels: Sequence[Any]) -> dict[str, Any]:
-    """Metrics of probabilities (n, L) of labels that apply where Y (n, L) is 1, else 0; ready for JSON.
+    """Metrics of probabilities (n, L) of labels that apply where Y (n, L) is 1, else 0; ready for
+    JSON.
 
     - `rows`; `labels_per_row`: how many apply on average;
-    - `log_loss` in nats, `brier`, `expected_calibration_error`, `auc`: means over the labels of the two-class figures
-      of `holdout_metrics` (auc over the labels that both apply and do not; None where there is none);
-    - of the labels with a probability above 1/2: `subset_accuracy` (rows with all labels right), `hamming_loss`,
-      `micro_f1` (counts of all labels together), `macro_f1` (mean of the labels' own) and `mean_f1` (mean of the
-      rows' own); F1 of rows where nothing applies and nothing is predicted is 1, as in retrieval with `empty` 0, and
-      that of a label without a row is None and in no mean;
-    - `per_label`: by label, `rows` that have it, `predicted`, `correct`, `f1` and the four probability metrics.
+    - `log_loss` in nats, `brier`, `expected_calibration_error`, `auc`: means over the labels of the
+      two-class figures of `holdout_metrics` (auc over the labels that both apply and do not; None
+      where there is none);
+    - of the labels with a probability above 1/2: `subset_accuracy` (rows with all labels right),
+      `hamming_loss`, `micro_f1` (counts of all labels together), `macro_f1` (mean of the labels'
+      own) and `mean_f1` (mean of the rows' own); F1 of rows where nothing applies and nothing is
+      predicted is 1, as in retrieval with `empty` 0, and that of a label without a row is None and
+      in no mean;
+    - `per_label`: by label, `rows` that have it, `predicted`, `correct`, `f1` and the four
+      probability metrics.
 
     There is at least one row. O(n L log n).
     """

@@ -26,8 +26,8 @@ def as_priors(shares: Mapping[str, float], classes: Sequence[str]) -> np.ndarray
 def under_priors(
     P: np.ndarray, classes: Sequence[object], trained: np.ndarray, priors: Mapping[str, float]
 ) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Class priors as sent (K,), the posteriors P (n, K), made with the priors `trained` (K,), under them, and
-    warnings; Invalid at or below /priors.
+    """Class priors as sent (K,), the posteriors P (n, K), made with the priors `trained` (K,),
+    under them, and warnings; Invalid at or below /priors.
     """
     names = [str(name) for name in classes]
     with below("/priors"):
@@ -41,13 +41,14 @@ def under_priors(
 def shift_priors(
     P: np.ndarray, trained: np.ndarray, used: np.ndarray
 ) -> tuple[np.ndarray, list[str]]:
-    """Posteriors under other class priors than those of training, and warnings: `p_k used_k / trained_k`, renormalised.
+    """Posteriors under other class priors than those of training, and warnings: `p_k used_k /
+    trained_k`, renormalised.
 
-    Shapes: P (n, K), trained and used (K,), each summing to 1; the answer is (n, K), rows summing to 1. It is Bayes'
-    rule where only the priors differ between training and use (label shift). A class with `used_k = 0` gets 0. A row
-    whose probability is on such classes alone has no information about the others: it gets the priors in use, and a
-    warning.
-    A class that does not occur in training must not in use. O(n K).
+    Shapes: P (n, K), trained and used (K,), each summing to 1; the answer is (n, K), rows summing
+    to 1. It is Bayes' rule where only the priors differ between training and use (label shift). A
+    class with `used_k = 0` gets 0. A row whose probability is on such classes alone has no
+    information about the others: it gets the priors in use, and a warning. A class that does not
+    occur in training must not in use. O(n K).
     """
     ratio = np.divide(used, trained, out=np.zeros(len(used)), where=trained > 0)
     shifted = P * ratio

@@ -1,4 +1,6 @@
-"""Decisions about quantities: what the distribution of a number says of its quantiles, bands, and costs."""
+"""Decisions about quantities: what the distribution of a number says of its quantiles, bands, and
+costs.
+"""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -10,8 +12,9 @@ from payoff.decisions.benefit import TIE
 
 
 class Samples(NamedTuple):
-    """Distributions of c rows over S values each: `values` (c, S) ascending, and `reached` (c, S), or (1, S) for all
-    rows: the probability of that value or less, 1 at the last. A row of fewer values repeats its last.
+    """Distributions of c rows over S values each: `values` (c, S) ascending, and `reached` (c, S),
+    or (1, S) for all rows: the probability of that value or less, 1 at the last. A row of fewer
+    values repeats its last.
     """
 
     values: np.ndarray
@@ -20,9 +23,9 @@ class Samples(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Distribution:
-    """The distribution of a number for each of n rows, and the numbers (n,) that are expected; `parts` gives those of
-    some rows after the other, in order, so that they are never in memory together. Each answer goes through all of
-    them: O(n S).
+    """The distribution of a number for each of n rows, and the numbers (n,) that are expected;
+    `parts` gives those of some rows after the other, in order, so that they are never in memory
+    together. Each answer goes through all of them: O(n S).
     """
 
     expected: np.ndarray
@@ -33,8 +36,9 @@ class Distribution:
         return len(self.expected)
 
     def quantiles(self, levels: np.ndarray) -> np.ndarray:
-        """For levels (T,), or (n, T) for each row its own: the smallest values (n, T) whose probability of that or less
-        reaches the level. What falls short of it by rounding only (relatively `TIE * S`) reaches it.
+        """For levels (T,), or (n, T) for each row its own: the smallest values (n, T) whose
+        probability of that or less reaches the level. What falls short of it by rounding only
+        (relatively `TIE * S`) reaches it.
         """
         levels = np.broadcast_to(
             np.asarray(levels, dtype=np.float64), (self.n, np.shape(levels)[-1])
@@ -48,8 +52,8 @@ class Distribution:
         return self._each(levels.shape[1], answer)
 
     def shares(self, cuts: np.ndarray) -> np.ndarray:
-        """The probabilities (n, C + 1) of the bands between ascending cuts (C,): below the first, from the first to
-        below the second, …, from the last on; each row sums to 1.
+        """The probabilities (n, C + 1) of the bands between ascending cuts (C,): below the first,
+        from the first to below the second, …, from the last on; each row sums to 1.
         """
 
         def answer(_: slice, samples: Samples) -> np.ndarray:
@@ -65,8 +69,8 @@ class Distribution:
     def costs(
         self, quantity: np.ndarray, over: float | np.ndarray, under: float | np.ndarray
     ) -> np.ndarray:
-        """The expected costs (n,) of a quantity (n,) at unit costs, numbers or (n,): `over` (quantity - number) where
-        it is larger than the number, else `under` (number - quantity).
+        """The expected costs (n,) of a quantity (n,) at unit costs, numbers or (n,): `over`
+        (quantity - number) where it is larger than the number, else `under` (number - quantity).
         """
         over, under = (np.broadcast_to(cost, self.n)[:, None] for cost in (over, under))
 

@@ -13,12 +13,13 @@ _EQUAL = 1e-12  # relative; levels that differ by less differ by rounding
 def within_sum(
     distribution: Distribution, over: float, under: float, most: float
 ) -> tuple[np.ndarray, float]:
-    """The quantities (n,) of a sum of at most `most` that cost least in expectation, a unit too much costing `over`;
-    and what one unit more in their sum would save.
+    """The quantities (n,) of a sum of at most `most` that cost least in expectation, a unit too
+    much costing `over`; and what one unit more in their sum would save.
 
-    A step at a level saves under - (over + under) · level for each unit, so steps are taken in the order of their
-    levels until the sum is reached; of those at the last level each row takes the same share. Invalid where the least
-    values of the rows have a larger sum. O(steps log) for the steps near the last level, beside two passes.
+    A step at a level saves under - (over + under) · level for each unit, so steps are taken in the
+    order of their levels until the sum is reached; of those at the last level each row takes the
+    same share. Invalid where the least values of the rows have a larger sum. O(steps log) for the
+    steps near the last level, beside two passes.
     """
     levels = np.linspace(_LEAST, under / (over + under), _LEVELS)
     found = distribution.quantiles(levels)
@@ -43,7 +44,9 @@ def within_sum(
 
 
 def _steps(distribution: Distribution, low: np.ndarray, high: np.ndarray) -> list[np.ndarray]:
-    """From each value of a row to the next, between two (n,): the row, the probability up to there, the difference."""
+    """From each value of a row to the next, between two (n,): the row, the probability up to there,
+    the difference.
+    """
     start, found = 0, []
     for values, reached in distribution.parts():
         end, before = start + len(values), values[:, :-1]

@@ -1,11 +1,13 @@
 """Which decision rule earns most on the same rows, and whether the difference is significant.
 
-Confidence intervals of means over rows, and of differences of means, are those of the paired Bayesian bootstrap. A
-resample gives each row a random weight from the exponential distribution (Rubin, 1981), so equal rows together have a
-gamma weight of their number. Observed rows cannot show a rare large loss that none of them has. So where the possible
-values are known, each limit adds two half rows: one at the most extreme possible value on its side, one at the most
-extreme observed value on the other side. For one class and two values that is the Jeffreys interval of a proportion;
-with a whole row instead of the halves it would be Gaffke's bound, for a proportion that of Clopper and Pearson.
+Confidence intervals of means over rows, and of differences of means, are those of the paired
+Bayesian bootstrap. A resample gives each row a random weight from the exponential distribution
+(Rubin, 1981), so equal rows together have a gamma weight of their number. Observed rows cannot show
+a rare large loss that none of them has. So where the possible values are known, each limit adds two
+half rows: one at the most extreme possible value on its side, one at the most extreme observed
+value on the other side. For one class and two values that is the Jeffreys interval of a proportion;
+with a whole row instead of the halves it would be Gaffke's bound, for a proportion that of Clopper
+and Pearson.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ _EQUAL = 1e-12  # relative; below it, means differ by the order of their sums on
 
 @dataclass(frozen=True)
 class Standing:
-    """A contender's mean, its distance from the best mean, and the 95 % interval (low, high) of each.
+    """A contender's mean, its distance from the best mean, and the 95 % interval (low, high) of
+    each.
 
     `behind_interval` allows for the choice of the best on the same rows; `interval` does not.
     """
@@ -45,10 +48,11 @@ class Standing:
 class Ranking:
     """Contenders compared on the same rows.
 
-    Rows of weight 0 do not count. `best` is the first contender of the largest mean; `same` are the others with equal
-    values on every row; `runner_up` is the next best with other values, or None. `differing`: the number of rows on
-    which these two differ. `significant`: the paired interval of their difference excludes 0, and they differ on at
-    least `FEWEST` rows, because resamples cannot contain a rare large loss that no row has.
+    Rows of weight 0 do not count. `best` is the first contender of the largest mean; `same` are the
+    others with equal values on every row; `runner_up` is the next best with other values, or None.
+    `differing`: the number of rows on which these two differ. `significant`: the paired interval of
+    their difference excludes 0, and they differ on at least `FEWEST` rows, because resamples cannot
+    contain a rare large loss that no row has.
     """
 
     standings: list[Standing]
@@ -61,9 +65,11 @@ class Ranking:
 
 @dataclass(frozen=True)
 class Possible:
-    """The smallest and the largest possible value of each contender in each class, float64 (K, c) each.
+    """The smallest and the largest possible value of each contender in each class, float64 (K, c)
+    each.
 
-    `shares` (K,): the class shares if they are known, which make each class a stratum; None if rows estimate them.
+    `shares` (K,): the class shares if they are known, which make each class a stratum; None if rows
+    estimate them.
     """
 
     low: np.ndarray
@@ -71,7 +77,9 @@ class Possible:
     shares: np.ndarray | None = None
 
     def with_distances(self, best: int) -> Possible:
-        """Ranges of 2c columns: the values, and the distances of contender `best` from each; from itself, 0."""
+        """Ranges of 2c columns: the values, and the distances of contender `best` from each; from
+        itself, 0.
+        """
         low, high = self.low[:, [best]] - self.high, self.high[:, [best]] - self.low
         low[:, best] = high[:, best] = 0
         return Possible(
@@ -80,7 +88,9 @@ class Possible:
 
 
 class Resampled(NamedTuple):
-    """Means in resamples, float64 (resamples, c): of the rows, and with half rows for the lower and the upper limit."""
+    """Means in resamples, float64 (resamples, c): of the rows, and with half rows for the lower and
+    the upper limit.
+    """
 
     means: np.ndarray
     low: np.ndarray
@@ -96,11 +106,13 @@ def rank(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Ranking:
-    """Rank c contenders by their mean values on n >= 1 rows, float64 (n, c); the rest as in `bootstrap_means`.
+    """Rank c contenders by their mean values on n >= 1 rows, float64 (n, c); the rest as in
+    `bootstrap_means`.
 
-    Differences are computed within each resample, so variation that all contenders share cancels. The intervals are
-    percentiles, and contain the observed value. They do not include the variation of training rows. The lower limits
-    of differences hold for whichever contender could have been chosen as the best, see `_tails`.
+    Differences are computed within each resample, so variation that all contenders share cancels.
+    The intervals are percentiles, and contain the observed value. They do not include the variation
+    of training rows. The lower limits of differences hold for whichever contender could have been
+    chosen as the best, see `_tails`.
     """
     counted = weights > 0
     if not counted.all():
@@ -134,7 +146,9 @@ def rank(
 
 
 def _ranking(values: np.ndarray, standings: list[Standing], best: int) -> Ranking:
-    """Who has the same values as the best, who is next, and whether that difference is significant."""
+    """Who has the same values as the best, who is next, and whether that difference is
+    significant.
+    """
     same = (values == values[:, [best]]).all(axis=0)
     others = np.flatnonzero(~same)
     twins = [int(j) for j in np.flatnonzero(same) if j != best]
@@ -158,10 +172,11 @@ def bootstrap_means(
 ) -> Resampled:
     """Weighted means of values (n, c) in Bayesian resamples of their rows.
 
-    `weights` (n,) are positive. `strata` (n,) codes: each stratum keeps its weight, for shares that are known and not
-    estimated; else all are 0. `counts` (n,): row i stands for so many equal rows. With `possible`, half rows are added
-    to each stratum, whose code is its class where shares are known; such a class without rows varies over all its
-    possible values. Deterministic in `seed`. O(resamples n c), memory O(resamples c + n).
+    `weights` (n,) are positive. `strata` (n,) codes: each stratum keeps its weight, for shares that
+    are known and not estimated; else all are 0. `counts` (n,): row i stands for so many equal rows.
+    With `possible`, half rows are added to each stratum, whose code is its class where shares are
+    known; such a class without rows varies over all its possible values. Deterministic in `seed`.
+    O(resamples n c), memory O(resamples c + n).
     """
     rng = np.random.default_rng(seed)
     mass = np.bincount(strata, weights * counts)
@@ -212,10 +227,11 @@ def _resampled(
 def _tails(drawn: np.ndarray, best: int) -> np.ndarray:
     """The share of resamples (c,) below the lower limit of the best contender's lead over each.
 
-    The best was chosen on the same rows, so its lead is optimistically biased. Any contender that leads it in at least
-    1 % of resamples could have been chosen. The share is so small that the lower limits of all these contenders' leads
-    together hold with probability 0.975 (balanced simultaneous limits by ranks, Besag et al., 1995). With one such
-    contender it is 0.025. O(resamples log(resamples) c^2).
+    The best was chosen on the same rows, so its lead is optimistically biased. Any contender that
+    leads it in at least 1 % of resamples could have been chosen. The share is so small that the
+    lower limits of all these contenders' leads together hold with probability 0.975 (balanced
+    simultaneous limits by ranks, Besag et al., 1995). With one such contender it is 0.025.
+    O(resamples log(resamples) c^2).
     """
     rivals = drawn[:, (drawn >= drawn[:, [best]]).mean(axis=0) >= _RIVAL]
     tails = np.full(drawn.shape[1], _TAIL)
@@ -245,10 +261,12 @@ _MAX_NAMED = 20  # classes in warnings
 
 @dataclass(frozen=True)
 class JudgedRows:
-    """Rows of known class y (n,), codes below K, with benefits B (K, A), or (n, K, A) for each its own.
+    """Rows of known class y (n,), codes below K, with benefits B (K, A), or (n, K, A) for each its
+    own.
 
-    `shares` (K,) are the class shares of the population in use, as far as they are known: a class with a share above 0
-    counts, with or without rows. With `known` the rows are weighted by these shares, else equally.
+    `shares` (K,) are the class shares of the population in use, as far as they are known: a class
+    with a share above 0 counts, with or without rows. With `known` the rows are weighted by these
+    shares, else equally.
     """
 
     y: np.ndarray
@@ -279,12 +297,13 @@ class JudgedRows:
 
 
 def contest(choices: np.ndarray, judged: JudgedRows, *, fixed: Sequence[int] = ()) -> Ranking:
-    """Rank c rules by the benefits of their actions, int (n, c); as `rank`, but stricter about `significant`.
+    """Rank c rules by the benefits of their actions, int (n, c); as `rank`, but stricter about
+    `significant`.
 
-    On new rows a rule may take any action of the matrix; the rules in `fixed` (columns) take the same action on all
-    rows. Intervals allow for that. Every class of positive share in which the actions of best and runner-up can have
-    different benefits must have `FEWEST` rows: a few rows that happen to agree are not evidence. O(n log n c) and the
-    bootstrap.
+    On new rows a rule may take any action of the matrix; the rules in `fixed` (columns) take the
+    same action on all rows. Intervals allow for that. Every class of positive share in which the
+    actions of best and runner-up can have different benefits must have `FEWEST` rows: a few rows
+    that happen to agree are not evidence. O(n log n c) and the bootstrap.
     """
     values = np.column_stack([row_benefits(judged.y, choice, judged.B) for choice in choices.T])
     strata = judged.y if judged.known else np.zeros_like(judged.y)
@@ -326,10 +345,12 @@ def doubts(
     rows: str = "row",
     actions: Sequence[object] | None = None,
 ) -> list[str]:
-    """Warnings about the matrix, the upper bound and classes of fewer rows than `FEWEST`, the rarest first.
+    """Warnings about the matrix, the upper bound and classes of fewer rows than `FEWEST`, the
+    rarest first.
 
-    A class in which all actions have the same benefit needs none. `classes` names the K classes, `actions` the A
-    columns, by default the classes where they are as many; `rows` is what one row is called.
+    A class in which all actions have the same benefit needs none. `classes` names the K classes,
+    `actions` the A columns, by default the classes where they are as many; `rows` is what one row
+    is called.
     """
     B, typical = judged.B, class_means(judged.y, judged.B)
     warnings = oddities(typical, actions, classes)

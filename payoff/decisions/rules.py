@@ -1,4 +1,5 @@
-"""Decision rules on arrays, which `app.answering.decide` gives requests: by a matrix, and by the costs of rare classes.
+"""Decision rules on arrays, which `app.answering.decide` gives requests: by a matrix, and by the
+costs of rare classes.
 
 Source of the last: section Hierarchical Cost-Sensitive Kernel Logistic Regression of the paper.
 """
@@ -20,8 +21,9 @@ RuleName = Literal[
 
 @dataclass(frozen=True)
 class HeldOutRows:
-    """Rows to decide on: posteriors P (n, K) under the priors in use, the model's own scores (n, K), true classes y
-    (n,), and the fold of each row, for rules that are tuned on such rows and must be evaluated on others.
+    """Rows to decide on: posteriors P (n, K) under the priors in use, the model's own scores (n,
+    K), true classes y (n,), and the fold of each row, for rules that are tuned on such rows and
+    must be evaluated on others.
 
     `priors` (K,), if they are not those of the rows.
     """
@@ -35,8 +37,8 @@ class HeldOutRows:
 
 @dataclass(frozen=True)
 class Ruled:
-    """The actions of a rule, int (n,), or quantities; `request`: the parameters of `/predict` for this rule, or None;
-    `figures`: the rule's constants (threshold, or the common action).
+    """The actions of a rule, int (n,), or quantities; `request`: the parameters of `/predict` for
+    this rule, or None; `figures`: the rule's constants (threshold, or the common action).
     """
 
     rule: RuleName
@@ -47,13 +49,15 @@ class Ruled:
 
 
 def apply_rules(rows: HeldOutRows, B: np.ndarray) -> list[Ruled]:
-    """All rules that a matrix of benefits B (K, A) is enough for, or (n, K, A) for each row its own, in a fixed order.
+    """All rules that a matrix of benefits B (K, A) is enough for, or (n, K, A) for each row its
+    own, in a fixed order.
 
-    - `expected_benefit` and `most_probable` always; where the actions are not the classes, the latter takes the action
-      that is best for the most probable class.
-    - `threshold_posterior` and `threshold_holdout` for two classes and two actions. The cut that is best on hold-out
-      scores is optimistically biased on them, so each fold is decided with the best cut of the others; with fewer than
-      two rows of a class this rule is left out. With own matrices there is no `threshold_posterior`.
+    - `expected_benefit` and `most_probable` always; where the actions are not the classes, the
+      latter takes the action that is best for the most probable class.
+    - `threshold_posterior` and `threshold_holdout` for two classes and two actions. The cut that is
+      best on hold-out scores is optimistically biased on them, so each fold is decided with the
+      best cut of the others; with fewer than two rows of a class this rule is left out. With own
+      matrices there is no `threshold_posterior`.
 
     O(n K A + n log n).
     """
@@ -70,8 +74,8 @@ def apply_rules(rows: HeldOutRows, B: np.ndarray) -> list[Ruled]:
 
 
 def cost_blind(P: np.ndarray, B: np.ndarray) -> np.ndarray:
-    """The action (n,) for the most probable class of P (n, K): the class itself, or under benefits (K, A) with other
-    actions the best one for it, for each row its own under (n, K, A).
+    """The action (n,) for the most probable class of P (n, K): the class itself, or under benefits
+    (K, A) with other actions the best one for it, for each row its own under (n, K, A).
     """
     chosen = P.argmax(axis=1)
     best = chosen if B.shape[-1] == B.shape[-2] else B.argmax(axis=-1)
@@ -81,10 +85,11 @@ def cost_blind(P: np.ndarray, B: np.ndarray) -> np.ndarray:
 
 
 def same_for_all(n: int, B: np.ndarray, priors: np.ndarray) -> Ruled:
-    """The one action for all n rows with the largest benefit under the class priors (K,): the baseline of any model.
+    """The one action for all n rows with the largest benefit under the class priors (K,): the
+    baseline of any model.
 
-    Ties go to the first action. If the priors are the rows' own class shares, the benefit is optimistically biased by
-    no more than the chance difference of the two best columns of B.
+    Ties go to the first action. If the priors are the rows' own class shares, the benefit is
+    optimistically biased by no more than the chance difference of the two best columns of B.
     """
     action = int((priors @ B).argmax())
     return Ruled("same_for_all", np.full(n, action, dtype=np.intp), None, {"action": action})
@@ -128,7 +133,9 @@ def _cut_by_the_other_folds(rows: HeldOutRows, B: np.ndarray) -> np.ndarray:
 
 
 class ByCosts(NamedTuple):
-    """The predicted class of each row, int (n,), the rule's constants by name, None if not finite, and warnings."""
+    """The predicted class of each row, int (n,), the rule's constants by name, None if not finite,
+    and warnings.
+    """
 
     choice: np.ndarray
     figures: dict[str, float | None]
@@ -136,12 +143,14 @@ class ByCosts(NamedTuple):
 
 
 def beta_delta(P: np.ndarray, majority: int, C_DD: float, C_HD: float, C_DH: float) -> ByCosts:
-    """The class of least expected cost (`equivalent_benefits`), for posteriors P (n, classes), two or more.
+    """The class of least expected cost (`equivalent_benefits`), for posteriors P (n, classes), two
+    or more.
 
-    For C_DD > 0 it has the largest of `P(D_1)…P(D_K), beta P(H) - delta`, with `beta = (C_DH + C_HD - C_DD) / C_DD` and
-    `delta = (C_DH - C_DD) / C_DD`. It is decided by the expected costs, without division or cancellation, and ties go
-    to the lowest class index. For C_DD = 0 all minority classes cost the same; then the rule is `hierarchical`, which
-    takes the most probable of them, and its threshold is a figure, too. O(n classes^2).
+    For C_DD > 0 it has the largest of `P(D_1)…P(D_K), beta P(H) - delta`, with `beta = (C_DH + C_HD
+    - C_DD) / C_DD` and `delta = (C_DH - C_DD) / C_DD`. It is decided by the expected costs, without
+    division or cancellation, and ties go to the lowest class index. For C_DD = 0 all minority
+    classes cost the same; then the rule is `hierarchical`, which takes the most probable of them,
+    and its threshold is a figure, too. O(n classes^2).
     """
     if C_DD == 0:
         choice, figures, warnings = hierarchical(P, majority, C_HD, C_DH)
@@ -154,12 +163,14 @@ def beta_delta(P: np.ndarray, majority: int, C_DD: float, C_HD: float, C_DH: flo
 
 
 def hierarchical(P: np.ndarray, majority: int, C_HD: float, C_DH: float) -> ByCosts:
-    """The most probable minority class where `P(D) >= p* = C_HD / (C_HD + C_DH)`, else the majority class.
+    """The most probable minority class where `P(D) >= p* = C_HD / (C_HD + C_DH)`, else the majority
+    class.
 
-    Shapes as in `beta_delta`; the figure `threshold` is p*. Decided as `C_DH P(D) >= C_HD P(H)`, equal up to rounding
-    counting as equal, so that a tie goes to the minority as in the paper, also where both costs are 0 and p* is
-    undefined; of equally likely minority classes the lowest index. It leaves C_DD out of the first stage, and so costs
-    at most `C_DD P(D) (1 - 1/K)` more than `beta_delta`, K being the number of minority classes. O(n classes).
+    Shapes as in `beta_delta`; the figure `threshold` is p*. Decided as `C_DH P(D) >= C_HD P(H)`,
+    equal up to rounding counting as equal, so that a tie goes to the minority as in the paper, also
+    where both costs are 0 and p* is undefined; of equally likely minority classes the lowest index.
+    It leaves C_DD out of the first stage, and so costs at most `C_DD P(D) (1 - 1/K)` more than
+    `beta_delta`, K being the number of minority classes. O(n classes).
     """
     minority = np.delete(np.arange(P.shape[1]), majority)
     rare = P[:, minority]
@@ -175,9 +186,9 @@ def hierarchical(P: np.ndarray, majority: int, C_HD: float, C_DH: float) -> ByCo
 def equivalent_benefits(
     n_classes: int, majority: int, C_DD: float, C_HD: float, C_DH: float
 ) -> np.ndarray:
-    """The costs of wrong decisions between rare classes D and a majority class H as a benefit matrix, float64
-    (classes, classes), whose columns are the predicted classes: `C_HD` that of a D for an H, `C_DH` an H for a D,
-    `C_DD` the wrong D for a D, each >= 0; a right one costs 0.
+    """The costs of wrong decisions between rare classes D and a majority class H as a benefit
+    matrix, float64 (classes, classes), whose columns are the predicted classes: `C_HD` that of a D
+    for an H, `C_DH` an H for a D, `C_DD` the wrong D for a D, each >= 0; a right one costs 0.
     """
     B = np.full((n_classes, n_classes), -float(C_DD))
     B[majority, :] = -float(C_HD)

@@ -1,4 +1,6 @@
-"""Two classes and two actions: the cut on the probability of class 1, from the benefits or from hold-out scores."""
+"""Two classes and two actions: the cut on the probability of class 1, from the benefits or from
+hold-out scores.
+"""
 
 import math
 from collections.abc import Sequence
@@ -17,9 +19,11 @@ _JUST_BELOW_1 = math.nextafter(1.0, 0.0)
 
 @dataclass(frozen=True)
 class Cut:
-    """Take action `above` where the score of class 1 exceeds `value`, else `below`; at `value` itself the lower index.
+    """Take action `above` where the score of class 1 exceeds `value`, else `below`; at `value`
+    itself the lower index.
 
-    Without a `value`, or where one action is better for both classes, `above` and `below` are that action.
+    Without a `value`, or where one action is better for both classes, `above` and `below` are that
+    action.
     """
 
     value: float | None
@@ -29,11 +33,13 @@ class Cut:
 
 
 def posterior_threshold(B: np.ndarray, actions: Sequence[object] = (0, 1)) -> Cut:
-    """The cut t* on the posterior of class 1 that takes the action with the larger expected benefit, for B (2, 2).
+    """The cut t* on the posterior of class 1 that takes the action with the larger expected
+    benefit, for B (2, 2).
 
-    With `d = (b11 - b10) + (b00 - b01)`: for d > 0 action 1 is taken where `p1 > t* = (b00 - b01) / d`; for d < 0 the
-    inequality is reversed; for d = 0 the action does not depend on p1. t* outside (0, 1) means that one action is at
-    least as good for both classes. `actions` names the two in warnings. Paper, Benefit-Based Performance Metric.
+    With `d = (b11 - b10) + (b00 - b01)`: for d > 0 action 1 is taken where `p1 > t* = (b00 - b01) /
+    d`; for d < 0 the inequality is reversed; for d = 0 the action does not depend on p1. t* outside
+    (0, 1) means that one action is at least as good for both classes. `actions` names the two in
+    warnings. Paper, Benefit-Based Performance Metric.
     """
     first, second = _gains(B)
     d = first + second
@@ -72,7 +78,8 @@ def _one_dominates(actions: Sequence[object], better: int) -> str:
 
 
 def given_cut(value: float, B: np.ndarray | None = None, actions: Sequence[object] = (0, 1)) -> Cut:
-    """A cut at a given number; with B (2, 2) in the direction of that matrix, as all cuts made from it.
+    """A cut at a given number; with B (2, 2) in the direction of that matrix, as all cuts made from
+    it.
 
     A number outside [0, 1] is allowed, with a warning: every instance gets the same action.
     """
@@ -84,7 +91,9 @@ def given_cut(value: float, B: np.ndarray | None = None, actions: Sequence[objec
 
 
 def decide_by_threshold(p1: np.ndarray, cut: Cut) -> np.ndarray:
-    """The action, int (n,), for scores of class 1 (n,): `cut.above` beyond the cut, `cut.below` before, ties to 0."""
+    """The action, int (n,), for scores of class 1 (n,): `cut.above` beyond the cut, `cut.below`
+    before, ties to 0.
+    """
     if cut.value is None:
         return np.full(len(p1), cut.above)
     beyond = p1 > cut.value if cut.above >= cut.below else p1 >= cut.value
@@ -94,8 +103,9 @@ def decide_by_threshold(p1: np.ndarray, cut: Cut) -> np.ndarray:
 class HoldoutScores:
     """Hold-out scores sorted once, to find the best cut of many benefit matrices.
 
-    `scores` float64 (n,): larger means class 1 is more probable, calibrated or not; `y` codes 0 and 1 (n,). Raises
-    Invalid if a class is missing. O(n log n) here, O(m) per matrix for m distinct scores.
+    `scores` float64 (n,): larger means class 1 is more probable, calibrated or not; `y` codes 0 and
+    1 (n,). Raises Invalid if a class is missing. O(n log n) here, O(m) per matrix for m distinct
+    scores.
     """
 
     def __init__(self, scores: np.ndarray, y: np.ndarray) -> None:
@@ -107,7 +117,8 @@ class HoldoutScores:
         self.frequencies: np.ndarray = counts / len(y)
         self._scores, place = np.unique(scores, return_inverse=True)
         self._y, self._place = y, place
-        # how many rows of each class lie before cut j, (2, m + 1): none before cut 0, the j lowest scores before cut j
+        # how many rows of each class lie before cut j, (2, m + 1): none before cut 0, the j lowest
+        # scores before cut j
         cuts = len(self._scores) + 1
         before = (
             np.bincount(y * cuts + place + 1, minlength=2 * cuts).reshape(2, cuts).cumsum(axis=1)
@@ -120,13 +131,15 @@ class HoldoutScores:
     def best(
         self, B: np.ndarray, priors: np.ndarray | None = None, actions: Sequence[object] = (0, 1)
     ) -> tuple[Cut, float]:
-        """The cut with the largest mean benefit on the hold-out, of all there are, and that benefit, for B (2, 2), or
-        (n, 2, 2) for each row its own, whose mean then says which action is above.
+        """The cut with the largest mean benefit on the hold-out, of all there are, and that
+        benefit, for B (2, 2), or (n, 2, 2) for each row its own, whose mean then says which action
+        is above.
 
-        `priors` (2,) reweigh the classes (default: their shares in the hold-out). The cut lies midway between
-        neighbouring scores, or just outside them all; of equally good cuts it is the one that takes action 0 most
-        often. Action 1 is taken below it where `(b11 - b10) + (b00 - b01) < 0`, and there is no cut but one action
-        throughout where that one is at least as good for both classes; warnings as from `posterior_threshold`.
+        `priors` (2,) reweigh the classes (default: their shares in the hold-out). The cut lies
+        midway between neighbouring scores, or just outside them all; of equally good cuts it is the
+        one that takes action 0 most often. Action 1 is taken below it where `(b11 - b10) + (b00 -
+        b01) < 0`, and there is no cut but one action throughout where that one is at least as good
+        for both classes; warnings as from `posterior_threshold`.
         """
         above, warnings = self._above(B), tuple[str, ...]()
         if B.ndim == 2:
@@ -149,8 +162,8 @@ class HoldoutScores:
     def curve(
         self, B: np.ndarray, points: int = 200, priors: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The paper's B(t) at evenly spaced t from 0 to 1, two or more: thresholds and benefits (points,), turned as in
-        `best`.
+        """The paper's B(t) at evenly spaced t from 0 to 1, two or more: thresholds and benefits
+        (points,), turned as in `best`.
         """
         thresholds, above = np.linspace(0.0, 1.0, points), self._above(B)
         # a score at the threshold gets action 0, whichever that is

@@ -1,4 +1,6 @@
-"""Exact contributions of features to the scores of trees: Shapley values by quadrature, compiled."""
+"""Exact contributions of features to the scores of trees: Shapley values by quadrature,
+compiled.
+"""
 
 from typing import Any, NamedTuple
 
@@ -21,15 +23,18 @@ def shapley(
     roots: I32, feature: I32, left: I32, right: I32, cover: F32, hot: I32,
     value: F64, share: I32, column: Indices, depth: int, points: F64, weights: F64, out: F64, base: F64,
 ) -> None:  # fmt: skip
-    """Add the values of all trees' features for n rows to `out` (n, m), and the trees' means to `base` (n,).
+    """Add the values of all trees' features for n rows to `out` (n, m), and the trees' means to
+    `base` (n,).
 
-    `hot` (n, N) is the child that a row takes at each inner node. A leaf counts `value[share[leaf], column[row]]`. No
-    leaf is deeper than `depth`. `points` and `weights` (Q,) integrate polynomials over [0, 1].
+    `hot` (n, N) is the child that a row takes at each inner node. A leaf counts `value[share[leaf],
+    column[row]]`. No leaf is deeper than `depth`. `points` and `weights` (Q,) integrate polynomials
+    over [0, 1].
 
-    A leaf's game earns v times the product of `one` over the features inside a coalition and `zero` over those outside.
-    The weight of a coalition of size s of k features is the integral of u^s (1-u)^(k-1-s). So the value of feature j is
-    v (one_j - zero_j) times the integral of the product of the other features' terms u one + (1-u) zero. On the way
-    down `product` has the terms of all features of the path, on the way up `below` the sum over the leaves passed.
+    A leaf's game earns v times the product of `one` over the features inside a coalition and `zero`
+    over those outside. The weight of a coalition of size s of k features is the integral of u^s
+    (1-u)^(k-1-s). So the value of feature j is v (one_j - zero_j) times the integral of the product
+    of the other features' terms u one + (1-u) zero. On the way down `product` has the terms of all
+    features of the path, on the way up `below` the sum over the leaves passed.
     """
     name, before = np.empty(depth + 1, dtype=np.int32), np.empty(depth + 1, dtype=np.int32)
     one, zero, sizes = np.empty(depth + 1), np.empty(depth + 1), (depth + 1, len(points))
@@ -78,7 +83,9 @@ def shapley(
 
 @quick
 def _down(d: int, own: float, whole: float, points: F64, path: Path, terms: Terms) -> None:
-    """Take a step to depth d, by `name[d]`, that `own` of `whole` training rows take, and the row if `one[d]`."""
+    """Take a step to depth d, by `name[d]`, that `own` of `whole` training rows take, and the row
+    if `one[d]`.
+    """
     name, before, one, zero = path
     inverse, product, below = terms
     at = 0  # the last step by the same feature; the root stands for none
@@ -97,7 +104,9 @@ def _down(d: int, own: float, whole: float, points: F64, path: Path, terms: Term
 
 @quick
 def _up(d: int, weights: F64, path: Path, terms: Terms) -> float:
-    """What the step to depth d adds to its feature, of the leaves below; they count for the step above, too."""
+    """What the step to depth d adds to its feature, of the leaves below; they count for the step
+    above, too.
+    """
     _, before, one, zero = path
     inverse, _, below = terms
     at, total = before[d], 0.0
@@ -113,7 +122,9 @@ _CELLS = 500_000  # rows times nodes in a piece: some 15 MB
 
 
 class Trees(NamedTuple):
-    """N nodes, those of T trees from `roots` on: the column tested, -1 of a leaf; both children; the training rows."""
+    """N nodes, those of T trees from `roots` on: the column tested, -1 of a leaf; both children;
+    the training rows.
+    """
 
     roots: np.ndarray
     feature: np.ndarray
@@ -125,14 +136,16 @@ class Trees(NamedTuple):
 def tree_contributions(
     trees: Trees, goes: Any, value: np.ndarray, share: np.ndarray, column: np.ndarray, m: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Shapley values (n, m) of the sum of all trees' leaves, and the sum's mean (n,); both add up to the row's sum.
+    """Shapley values (n, m) of the sum of all trees' leaves, and the sum's mean (n,); both add up
+    to the row's sum.
 
-    `goes(rows)` returns the child (rows, N) that each of a slice of rows takes at each node; leaves count
-    `value[share, column]`, `column` (n,). Of a coalition of features, the others' steps go to all children with the
-    shares of training rows: the path-dependent values of Lundberg and others (2018), Consistent individualized
-    feature attribution for tree ensembles. Raises TooLarge for more work than about a second.
-    O(n N depth), exact but for rounding: the weights of coalitions are Gauss-Legendre sums, of half as many points as a
-    path has features, and all leaves below a step share its work.
+    `goes(rows)` returns the child (rows, N) that each of a slice of rows takes at each node; leaves
+    count `value[share, column]`, `column` (n,). Of a coalition of features, the others' steps go to
+    all children with the shares of training rows: the path-dependent values of Lundberg and others
+    (2018), Consistent individualized feature attribution for tree ensembles. Raises TooLarge for
+    more work than about a second. O(n N depth), exact but for rounding: the weights of coalitions
+    are Gauss-Legendre sums, of half as many points as a path has features, and all leaves below a
+    step share its work.
     """
     n, sizes = len(column), _levels(trees)
     depth = len(sizes) - 1

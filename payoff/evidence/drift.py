@@ -1,4 +1,6 @@
-"""Whether a distribution has changed: PSI, Kolmogorov and Smirnov, and Holm's correction for many tests."""
+"""Whether a distribution has changed: PSI, Kolmogorov and Smirnov, and Holm's correction for many
+tests.
+"""
 
 from dataclasses import dataclass
 
@@ -14,8 +16,8 @@ _SHIFTED = 0.1  # PSI from which a change is commonly called moderate
 
 @dataclass(frozen=True)
 class Change:
-    """`psi` over ten bins (or the categories), `ks` the greatest distance of the distribution functions (None for
-    categories), and the p-value: of KS, for categories that of the PSI.
+    """`psi` over ten bins (or the categories), `ks` the greatest distance of the distribution
+    functions (None for categories), and the p-value: of KS, for categories that of the PSI.
     """
 
     psi: float
@@ -24,7 +26,9 @@ class Change:
 
 
 def histogram_change(before: np.ndarray, after: np.ndarray) -> Change:
-    """Of counts (m,) in the same ordered bins, each with at least one; ties within a bin make KS conservative."""
+    """Of counts (m,) in the same ordered bins, each with at least one; ties within a bin make KS
+    conservative.
+    """
     n, m = before.sum(), after.sum()
     cumulative = np.cumsum(before) / n
     distance = float(np.abs(cumulative - np.cumsum(after) / m).max())
@@ -38,7 +42,8 @@ def histogram_change(before: np.ndarray, after: np.ndarray) -> Change:
 def category_change(before: np.ndarray, after: np.ndarray) -> Change:
     """Of counts (m,) of the same categories, by the chi-squared test, of two by that of Fisher.
 
-    Categories of which fewer than five are expected on a side count as one: many rare ones would look like a change.
+    Categories of which fewer than five are expected on a side count as one: many rare ones would
+    look like a change.
     """
     from scipy.stats import chi2_contingency, fisher_exact  # noqa: PLC0415 - imported with the first report
 
@@ -59,13 +64,17 @@ def category_change(before: np.ndarray, after: np.ndarray) -> Change:
 
 
 def odds_change(counts: np.ndarray, trained: np.ndarray) -> float:
-    """The largest factor, at least 1, by which the odds of a class differ; half a case is added to each count (K,)."""
+    """The largest factor, at least 1, by which the odds of a class differ; half a case is added to
+    each count (K,).
+    """
     sides = [np.log(own + 0.5) - np.log(own.sum() - own + 0.5) for own in (counts, trained)]
     return float(np.exp(np.abs(sides[0] - sides[1]).max()))
 
 
 def holm(p_values: np.ndarray) -> np.ndarray:
-    """Adjusted p-values (m,): with all below .05 called changed, the chance of any false one is at most .05 (Holm)."""
+    """Adjusted p-values (m,): with all below .05 called changed, the chance of any false one is at
+    most .05 (Holm).
+    """
     order = np.argsort(p_values)
     steps = np.maximum.accumulate(p_values[order] * np.arange(len(p_values), 0, -1))
     adjusted = np.empty(len(p_values))
@@ -79,6 +88,8 @@ def drifted(change: Change, adjusted: float) -> bool:
 
 
 def _psi(before: np.ndarray, after: np.ndarray) -> float:
-    """The population stability index; half a case is added to each part, so that empty ones leave it finite."""
+    """The population stability index; half a case is added to each part, so that empty ones leave
+    it finite.
+    """
     p, q = ((counts + 0.5) / (counts.sum() + 0.5 * len(counts)) for counts in (before, after))
     return float(((q - p) * np.log(q / p)).sum())

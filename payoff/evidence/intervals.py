@@ -1,8 +1,8 @@
 """Means of differences of money, with intervals from sums alone.
 
-Paired gains have Johnson's interval. Realised less promised benefit has one that holds for rare losses: the model's own
-probabilities state how the benefit of each decision varies, and so how the mean does. Rare large losses that did not
-occur yet are part of it; a sample alone cannot know them.
+Paired gains have Johnson's interval. Realised less promised benefit has one that holds for rare
+losses: the model's own probabilities state how the benefit of each decision varies, and so how the
+mean does. Rare large losses that did not occur yet are part of it; a sample alone cannot know them.
 """
 
 from collections.abc import Callable
@@ -36,9 +36,8 @@ _UNPROMISED = 1.3  # dispersion from which the sample has a say beside the promi
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean, None without values, and its 95 % interval, None where too few values differ from 0 or for another
-    `reason`; `freedom` are the
-    degrees of freedom of the estimate by days.
+    """A mean, None without values, and its 95 % interval, None where too few values differ from 0
+    or for another `reason`; `freedom` are the degrees of freedom of the estimate by days.
     """
 
     mean: float | None
@@ -49,7 +48,9 @@ class Mean:
 
     @property
     def p_value(self) -> float | None:
-        """Of the mean being 0, two-sided, as far as the interval tells: each side as that of Student's t."""
+        """Of the mean being 0, two-sided, as far as the interval tells: each side as that of
+        Student's t.
+        """
         if self.mean is None or self.low is None or self.high is None:
             return None
         reach = self.mean - self.low if self.mean > 0 else self.high - self.mean
@@ -62,8 +63,8 @@ class Mean:
 
 @dataclass
 class MeanSums:
-    """Sums of the first three powers of values, how many differ from 0, and the sums of days. Powers and days
-    are of multiples of `UNIT`.
+    """Sums of the first three powers of values, how many differ from 0, and the sums of days.
+    Powers and days are of multiples of `UNIT`.
     """
 
     count: int = 0
@@ -86,7 +87,8 @@ class MeanSums:
     def mean(self) -> Mean:
         """Johnson's (1978) modified t: the interval's centre is moved by the skewness.
 
-        Cases of a day may depend on each other: of several days the variance is at least that of Student's over these.
+        Cases of a day may depend on each other: of several days the variance is at least that of
+        Student's over these.
         """
         if not self.count:
             return Mean(None)
@@ -107,11 +109,11 @@ class MeanSums:
 def day_inflation(
     totals: np.ndarray, share: np.ndarray, variance: float
 ) -> tuple[float | None, float]:
-    """The variance of a sum by the totals of days (D,), over that of independent cases, and the degrees of freedom of
-    this estimate; None for one day, which shows nothing.
+    """The variance of a sum by the totals of days (D,), over that of independent cases, and the
+    degrees of freedom of this estimate; None for one day, which shows nothing.
 
-    Each day is compared with its share (D,) in the sum; days of unequal shares have fewer degrees of freedom (Bell and
-    McCaffrey, 2002).
+    Each day is compared with its share (D,) in the sum; days of unequal shares have fewer degrees
+    of freedom (Bell and McCaffrey, 2002).
     """
     rest = 1 - share
     if rest.min() < ROUNDING:
@@ -123,12 +125,16 @@ def day_inflation(
 
 
 def widening(inflation: float | None, freedom: float) -> float:
-    """By how much a variance grows, at least 1, so that a normal interval becomes Student's over days."""
+    """By how much a variance grows, at least 1, so that a normal interval becomes Student's over
+    days.
+    """
     return 1.0 if inflation is None else max(inflation * (student(freedom) / Z) ** 2, 1.0)
 
 
 def wilson(share: float, n: int) -> tuple[float, float]:
-    """Wilson's interval of a share of n independent cases; it is wider than 0 where all cases are equal, too."""
+    """Wilson's interval of a share of n independent cases; it is wider than 0 where all cases are
+    equal, too.
+    """
     part = Z**2 / n
     reach = (part * share * (1 - share) + part**2 / 4) ** 0.5
     return (share + part / 2 - reach) / (1 + part), (share + part / 2 + reach) / (1 + part)
@@ -140,11 +146,12 @@ def student(freedom: float) -> float:
 
 
 def risk(P: np.ndarray, payoffs: np.ndarray) -> np.ndarray:
-    """The promised distribution of each case's benefit around its mean, as a distribution of two points, (2, n): the
-    log-odds of the upper point, and its distance from the lower one, 0 where nothing can vary but by rounding.
+    """The promised distribution of each case's benefit around its mean, as a distribution of two
+    points, (2, n): the log-odds of the upper point, and its distance from the lower one, 0 where
+    nothing can vary but by rounding.
 
-    Variance and skewness are those that the class probabilities (n, K) promise of the `payoffs` (n, K) of the chosen
-    action.
+    Variance and skewness are those that the class probabilities (n, K) promise of the `payoffs` (n,
+    K) of the chosen action.
     """
     values, shares = (
         np.ascontiguousarray(payoffs.T),
@@ -168,7 +175,9 @@ def risk(P: np.ndarray, payoffs: np.ndarray) -> np.ndarray:
 
 @dataclass
 class PromiseSums(MeanSums):
-    """All that `judge` needs of any number of differences, realised less expected: sums, and a histogram of risks."""
+    """All that `judge` needs of any number of differences, realised less expected: sums, and a
+    histogram of risks.
+    """
 
     _promised: dict[int, float] = field(default_factory=dict)  # variances of the sums of days
     _cells: list[np.ndarray] = field(
@@ -210,7 +219,9 @@ class PromiseSums(MeanSums):
         return _summed(cells[0].astype(np.int64), cells[1:])
 
     def points(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Of the cells of the histogram: the mean log-odds, the width in units that has the variance, and the cases."""
+        """Of the cells of the histogram: the mean log-odds, the width in units that has the
+        variance, and the cases.
+        """
         _, count, logit, variance = self._merged()
         logit = logit / np.maximum(count, 1)
         share = 1 / (1 + np.exp(-logit))
@@ -235,15 +246,17 @@ class PromiseSums(MeanSums):
 class Judged(Mean):
     """The mean difference of realised from expected benefit, and what it proves.
 
-    `dispersion` is the observed variance over the promised one,
-    `day_inflation` the variance by the sums of days over that of independent cases (None: of one day).
+    `dispersion` is the observed variance over the promised one, `day_inflation` the variance by the
+    sums of days over that of independent cases (None: of one day).
     """
 
     dispersion: float | None = None
     day_inflation: float | None = None
 
     def verdict(self, tolerance: float) -> str:
-        """Within 10 % only where the interval excludes differences above the `tolerance`, which is that part."""
+        """Within 10 % only where the interval excludes differences above the `tolerance`, which is
+        that part.
+        """
         if self.low is None or self.high is None:
             return "undecided"
         if self.high < 0:
@@ -254,13 +267,14 @@ class Judged(Mean):
 
 
 def judge(sums: PromiseSums) -> Judged:
-    """The 95 % interval of the mean difference: the shifts of all log-odds, common to all cases, that the sum of the
-    differences does not reject at 2.5 % on either side.
+    """The 95 % interval of the mean difference: the shifts of all log-odds, common to all cases,
+    that the sum of the differences does not reject at 2.5 % on either side.
 
-    The distribution of the sum under a shift is the Cornish-Fisher expansion of its four cumulants. Its variance is
-    multiplied by the observed dispersion, shrunk towards 1 as far as the promise says that it is noise.
-    Where it is above 1.3, the promise describes the cases badly; the interval then contains Student's, too.
-    Cases of a day may depend on each other: of several days the variance is at least that of Student's over these.
+    The distribution of the sum under a shift is the Cornish-Fisher expansion of its four cumulants.
+    Its variance is multiplied by the observed dispersion, shrunk towards 1 as far as the promise
+    says that it is noise. Where it is above 1.3, the promise describes the cases badly; the
+    interval then contains Student's, too. Cases of a day may depend on each other: of several days
+    the variance is at least that of Student's over these.
     """
     n, total = sums.count, float(sums.powers[0])
     if n < FEWEST:
@@ -293,8 +307,9 @@ def judge(sums: PromiseSums) -> Judged:
 def _cumulants(
     logit: np.ndarray, width: np.ndarray, count: np.ndarray, cases: int, shift: float
 ) -> tuple[float, float, float, float, float]:
-    """Of the sum of differences of as many cases drawn from cells of two points, all log-odds of the upper ones shifted
-    by the same amount: the first four, and the sum of the squared variances of the cases.
+    """Of the sum of differences of as many cases drawn from cells of two points, all log-odds of
+    the upper ones shifted by the same amount: the first four, and the sum of the squared variances
+    of the cases.
     """
     start, share = (1 / (1 + np.exp(-odds)) for odds in (logit, logit + shift))
     mean = width * (share - start)
@@ -331,7 +346,9 @@ def _summed(code: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def _cornish_fisher(total: float, cumulants: tuple[float, ...], dispersion: float) -> float:
-    """The standard normal value whose tail is that of `total` in a distribution with these cumulants."""
+    """The standard normal value whose tail is that of `total` in a distribution with these
+    cumulants.
+    """
     mean, second, third, fourth, _ = cumulants
     if second <= 0:
         return float(np.sign(total - mean) * np.inf) if total != mean else 0.0
@@ -343,7 +360,9 @@ def _cornish_fisher(total: float, cumulants: tuple[float, ...], dispersion: floa
 
 
 def _crossing(function: Callable[[float], float], start: float, sign: int) -> float:
-    """Where a function that is positive at `start` first is negative in the direction of `sign`, at most 30 away."""
+    """Where a function that is positive at `start` first is negative in the direction of `sign`, at
+    most 30 away.
+    """
     step, last = 0.02, start
     while abs(last - start) < _FAR:
         following = last + sign * step

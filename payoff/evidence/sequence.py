@@ -1,4 +1,6 @@
-"""A confidence sequence: intervals of which all together hold with 95 %, however often one looks."""
+"""A confidence sequence: intervals of which all together hold with 95 %, however often one
+looks.
+"""
 
 from dataclasses import dataclass, field
 
@@ -33,14 +35,16 @@ class _Gambler:
 
 @dataclass
 class Sequence:
-    """The mean of values that come in batches, such as the paired differences of a day, each between bounds of its own.
+    """The mean of values that come in batches, such as the paired differences of a day, each
+    between bounds of its own.
 
-    Who bets b on each value x has the capital prod(1 + b x), which `exp(b m)` of each value outgrows if the mean, given
-    the past, is m: so it ever exceeds that 40-fold with a probability of at most 2.5 % (Ville; betting of Waudby-Smith
-    and Ramdas, 2023). One gambler bets on gains, which gives the lower end, one on losses. The bet on a batch uses
-    earlier batches, and how much its values can lose, which the matrices state; so this holds at any sample size, for
-    any distribution between the bounds, at all times at once. It assumes that the mean, given the past, is always the
-    same; where it is not, each end is one for the means weighted by the bets.
+    Who bets b on each value x has the capital prod(1 + b x), which `exp(b m)` of each value
+    outgrows if the mean, given the past, is m: so it ever exceeds that 40-fold with a probability
+    of at most 2.5 % (Ville; betting of Waudby-Smith and Ramdas, 2023). One gambler bets on gains,
+    which gives the lower end, one on losses. The bet on a batch uses earlier batches, and how much
+    its values can lose, which the matrices state; so this holds at any sample size, for any
+    distribution between the bounds, at all times at once. It assumes that the mean, given the past,
+    is always the same; where it is not, each end is one for the means weighted by the bets.
     """
 
     count: int = 0
@@ -52,8 +56,8 @@ class Sequence:
     _waiting: list[tuple[np.ndarray, ...]] = field(default_factory=list)  # of that day
 
     def add(self, values: np.ndarray, low: np.ndarray, high: np.ndarray, day: int) -> None:
-        """Values (n,) of a day, with the bounds (n,) of each, which are known without the values; days come in order,
-        and each is a batch.
+        """Values (n,) of a day, with the bounds (n,) of each, which are known without the values;
+        days come in order, and each is a batch.
         """
         if day != self._day:
             self._bet()
@@ -81,8 +85,8 @@ class Sequence:
         self._squares += float((values * values).sum())
 
     def interval(self) -> Mean:
-        """The mean of all days and the ends of its interval; of nothing before the first value that can differ
-        from 0.
+        """The mean of all days and the ends of its interval; of nothing before the first value that
+        can differ from 0.
         """
         self._bet()
         if not self._gains.bet:

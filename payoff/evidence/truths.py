@@ -1,5 +1,5 @@
-"""Which truths are known: whether many are still to come, whether that depends on the action, and what other ways to
-decide would have earned on all cases where some actions were drawn.
+"""Which truths are known: whether many are still to come, whether that depends on the action, and
+what other ways to decide would have earned on all cases where some actions were drawn.
 """
 
 from collections.abc import Hashable, Sequence
@@ -39,9 +39,10 @@ _Table = tuple[
 
 @dataclass(frozen=True)
 class Maturity:
-    """`since` is the first day whose truths are not to be used, None where all are mature, `left_out` how many it
-    has with those after it. `p_value` tests whether the classes become known equally fast, None where nothing shows it.
-    `reason` says why no day can be called mature, None where some can.
+    """`since` is the first day whose truths are not to be used, None where all are mature,
+    `left_out` how many it has with those after it. `p_value` tests whether the classes become known
+    equally fast, None where nothing shows it. `reason` says why no day can be called mature, None
+    where some can.
     """
 
     since: int | None = None
@@ -52,7 +53,9 @@ class Maturity:
 
 @dataclass
 class Arrivals:
-    """Counts by day of decisions, and by class of how long their truths took. `now` is the time in seconds."""
+    """Counts by day of decisions, and by class of how long their truths took. `now` is the time in
+    seconds.
+    """
 
     now: float
     _cases: dict[int, int] = field(default_factory=dict)
@@ -62,8 +65,8 @@ class Arrivals:
     def add(
         self, day: int, at: np.ndarray, truth: np.ndarray, known_at: np.ndarray, classes: int
     ) -> None:
-        """Decisions (n,) of a day: when, the code of the true class below `classes`, which never get fewer, or -1, when
-        that became known (NaN where nobody knows).
+        """Decisions (n,) of a day: when, the code of the true class below `classes`, which never
+        get fewer, or -1, when that became known (NaN where nobody knows).
         """
         known = np.flatnonzero(truth >= 0)
         self._cases[day] = self._cases.get(day, 0) + len(at)
@@ -78,9 +81,10 @@ class Arrivals:
     def judge(self) -> Maturity:
         """What is mature.
 
-        The newest days are not where their share of known truths is clearly below that of the days before, and truths
-        may come that late. Where classes become known at different speeds, no day is either of whose class, or of that
-        of the days before, more than one truth in twenty took longer than two thirds of the day's age. O(days**2).
+        The newest days are not where their share of known truths is clearly below that of the days
+        before, and truths may come that late. Where classes become known at different speeds, no
+        day is either of whose class, or of that of the days before, more than one truth in twenty
+        took longer than two thirds of the day's age. O(days**2).
         """
         days = sorted(self._cases)
         if not days:
@@ -116,7 +120,9 @@ class Arrivals:
 
 
 def _longer(lags: np.ndarray, age: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(D, K) each: the truths of each day and those before it, and how many of them took longer than an age (D,)."""
+    """(D, K) each: the truths of each day and those before it, and how many of them took longer
+    than an age (D,).
+    """
     longer = np.cumsum(lags, axis=0)[:, :, ::-1].cumsum(axis=2)[:, :, ::-1]
     place = _bin(age) + 1
     slow = np.where(
@@ -131,7 +137,9 @@ def _bin(seconds: np.ndarray) -> np.ndarray:
 
 
 def _level(cases: np.ndarray, known: np.ndarray, is_open: np.ndarray) -> int:
-    """How many of the oldest days have a share of known truths that no newest part of them is clearly below."""
+    """How many of the oldest days have a share of known truths that no newest part of them is
+    clearly below.
+    """
     kept = len(cases)
     n, k = np.cumsum(cases), np.cumsum(known)
     while kept > 1 and is_open[kept - 1]:
@@ -146,7 +154,8 @@ def _level(cases: np.ndarray, known: np.ndarray, is_open: np.ndarray) -> int:
 
 
 def _lag_test(lags: np.ndarray) -> float | None:
-    """The rank test of van Elteren that all classes become known equally fast, by day; counts (D, K, bins).
+    """The rank test of van Elteren that all classes become known equally fast, by day; counts (D,
+    K, bins).
 
     None where no day has two classes and two lags.
     """
@@ -168,7 +177,9 @@ def _lag_test(lags: np.ndarray) -> float | None:
 
 
 class AlikeDecisions(NamedTuple):
-    """Decisions that are alike: their actions (m,), and of each the known cases and all cases, counts (m,)."""
+    """Decisions that are alike: their actions (m,), and of each the known cases and all cases,
+    counts (m,).
+    """
 
     actions: Sequence[Hashable]
     known: np.ndarray
@@ -177,7 +188,9 @@ class AlikeDecisions(NamedTuple):
 
 @dataclass(frozen=True)
 class Selection:
-    """The test that truth is known as often after all actions, None where nothing shows it; whether it is not."""
+    """The test that truth is known as often after all actions, None where nothing shows it; whether
+    it is not.
+    """
 
     p_value: float | None
     selective: bool
@@ -189,11 +202,13 @@ class _Found(NamedTuple):
 
 
 def known_shares(groups: Sequence[AlikeDecisions]) -> Selection:
-    """Whether truth is known as often after all actions within the groups; a difference counts if p is below .01.
+    """Whether truth is known as often after all actions within the groups; a difference counts if p
+    is below .01.
 
-    Cochran, Mantel and Haenszel's test finds actions after which truth is known more, or less, often in most groups,
-    however small these are. Differences that cancel out between groups are found by the sum of chi-squared over groups
-    that are large enough for it. Of both the smaller p-value is doubled.
+    Cochran, Mantel and Haenszel's test finds actions after which truth is known more, or less,
+    often in most groups, however small these are. Differences that cancel out between groups are
+    found by the sum of chi-squared over groups that are large enough for it. Of both the smaller
+    p-value is doubled.
     """
     codes: dict[Hashable, int] = {}
     tables = []
@@ -213,10 +228,12 @@ def known_shares(groups: Sequence[AlikeDecisions]) -> Selection:
 
 
 def _in_common(tables: Sequence[_Table], size: int) -> _Found:
-    """The test of Cochran, Mantel and Haenszel, by the moments of known cases given the sums of each table.
+    """The test of Cochran, Mantel and Haenszel, by the moments of known cases given the sums of
+    each table.
 
-    A case is taken from each difference, as counts are whole. An action matters if it is significant alone, and
-    its share is less than nine tenths of that of the others in the same tables, or the reverse.
+    A case is taken from each difference, as counts are whole. An action matters if it is
+    significant alone, and its share is less than nine tenths of that of the others in the same
+    tables, or the reverse.
     """
     excess, variance, known, even, every = np.zeros((5, size))
     for code, k, n in tables:
@@ -251,7 +268,8 @@ def _in_common(tables: Sequence[_Table], size: int) -> _Found:
 def _in_each(tables: Sequence[_Table]) -> _Found | None:
     """Pearson's chi-squared, added over tables, each of the actions with enough cases.
 
-    One table matters if it is significant alone, and the lowest share is less than nine tenths of the highest.
+    One table matters if it is significant alone, and the lowest share is less than nine tenths of
+    the highest.
     """
     total, freedom, matters = 0.0, 0, False
     for _, known, cases in tables:
@@ -273,8 +291,8 @@ def _spread(cases: float, known: float) -> float:
 
 
 def payoff_range(payoffs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The least and the greatest payoff (n,) of each case among all classes (n, K): a model that states 0 may be
-    wrong.
+    """The least and the greatest payoff (n,) of each case among all classes (n, K): a model that
+    states 0 may be wrong.
     """
     values = np.ascontiguousarray(payoffs.T)  # the least over the first axis is fast
     return values.min(axis=0), values.max(axis=0)
@@ -282,9 +300,11 @@ def payoff_range(payoffs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True)
 class PropensityEstimate:
-    """An estimate, its interval and what it rests on: `effective` cases, and the largest weight as a share of all.
+    """An estimate, its interval and what it rests on: `effective` cases, and the largest weight as
+    a share of all.
 
-    `usable` is false where few cases decide it; without an interval the promise is of outcomes too rare for it.
+    `usable` is false where few cases decide it; without an interval the promise is of outcomes too
+    rare for it.
     """
 
     ips: Mean
@@ -299,12 +319,13 @@ def weighted(
 ) -> PropensityEstimate:
     """The mean benefit of a way to decide over all n cases, known or not.
 
-    `known` (n,) states whether the truth is known, `chance` (n,) with what probability it became known, `earned` (n,)
-    what the way would have earned (any value where unknown), `model` (n,) what the model expects of it, `risks` (2, n)
-    how that varies. Inverse propensities (Horvitz and Thompson), not clipped: unbiased if the chances are right and
-    above 0. Doubly robust: the model's value and the weighted error of it; unbiased if either the chances or the model
-    are right. Its interval is that of `judge` for the weighted errors, as a sample does not know rare losses; that of
-    inverse propensities adds the error of the weights.
+    `known` (n,) states whether the truth is known, `chance` (n,) with what probability it became
+    known, `earned` (n,) what the way would have earned (any value where unknown), `model` (n,) what
+    the model expects of it, `risks` (2, n) how that varies. Inverse propensities (Horvitz and
+    Thompson), not clipped: unbiased if the chances are right and above 0. Doubly robust: the
+    model's value and the weighted error of it; unbiased if either the chances or the model are
+    right. Its interval is that of `judge` for the weighted errors, as a sample does not know rare
+    losses; that of inverse propensities adds the error of the weights.
     """
     weight = np.where(known, 1 / np.where(known, chance, 1.0), 0.0)
     errors = weight * np.where(known, earned - model, 0.0)

@@ -25,7 +25,9 @@ from tests.reference import decisions as reference
 
 
 def problems(count, seed):
-    """Random (posterior, matrix of any signs), K 2…8, A 1…10, of very different scales and offsets."""
+    """Random (posterior, matrix of any signs), K 2…8, A 1…10, of very different scales and
+    offsets.
+    """
     rng = np.random.default_rng(seed)
     for _ in range(count):
         K, A = rng.integers(2, 9), rng.integers(1, 11)
@@ -34,7 +36,9 @@ def problems(count, seed):
 
 
 def integer_problems(count, seed):
-    """Posteriors that are counts, matrices of small integers: many exact ties, and all numbers known exactly."""
+    """Posteriors that are counts, matrices of small integers: many exact ties, and all numbers
+    known exactly.
+    """
     rng = np.random.default_rng(seed)
     for _ in range(count):
         K, A = rng.integers(2, 9), rng.integers(1, 11)
@@ -43,7 +47,9 @@ def integer_problems(count, seed):
 
 
 def test_decisions_equal_exhaustive_search_in_exact_arithmetic():
-    """10,000 random matrices and posteriors, each against fractions, one by one and per-instance agreeing."""
+    """10,000 random matrices and posteriors, each against fractions, one by one and per-instance
+    agreeing.
+    """
     for p, B in problems(10_000, seed=1):
         expected = reference.best_action(p, B)
 

@@ -26,8 +26,8 @@ def distorted(n, K, seed):
 
 @given(st.integers(2, 5), st.integers(5, 60), st.integers(0, 10**6), st.sampled_from(FITS))
 def test_calibrated_rows_are_probabilities_within_what_the_rows_can_show(K, n, seed, fit):
-    """Whatever the model said, also 0 and 1; of two classes the curve of n rows never falls, and stays inside
-    [1/(n+2), (n+1)/(n+2)].
+    """Whatever the model said, also 0 and 1; of two classes the curve of n rows never falls, and
+    stays inside [1/(n+2), (n+1)/(n+2)].
     """
     P, codes, _ = distorted(n, K, seed)
     grid = np.linspace(0, 1, 201)
@@ -87,7 +87,8 @@ def test_weights_count_as_repeated_rows(fit, K):
 
 
 def votes(n, trees, seed):
-    """The share (n, 2) of trees that vote for each of two classes, and the classes; the truth is milder than the vote.
+    """The share (n, 2) of trees that vote for each of two classes, and the classes; the truth is
+    milder than the vote.
 
     Many votes are exactly 0 or 1, as a forest's are.
     """
@@ -109,7 +110,9 @@ def test_a_few_trees_keep_their_order(trees):
 
 @pytest.mark.parametrize("K", [2, 4])
 def test_order_far_beyond_one_in_n_is_kept(K):
-    """A naive Bayes model counts dependent features ten times: its log-odds of 20 still differ from those of 10."""
+    """A naive Bayes model counts dependent features ten times: its log-odds of 20 still differ from
+    those of 10.
+    """
     rng = np.random.default_rng(12)
     truth = rng.dirichlet(np.full(K, 0.3), size=2000) * 0.98 + 0.02 / K
     codes = (truth.cumsum(axis=1) > rng.random((2000, 1))).argmax(axis=1)
@@ -122,7 +125,9 @@ def test_order_far_beyond_one_in_n_is_kept(K):
 @pytest.mark.parametrize("trees", [10, 40, 100, 500])
 @pytest.mark.parametrize("n", [100, 1000, 10_000])
 def test_votes_of_exactly_zero_do_not_decide_the_slope(n, trees):
-    """The distance to the truth is that of a fit on smoothed votes, whatever the number of trees and rows."""
+    """The distance to the truth is that of a fit on smoothed votes, whatever the number of trees
+    and rows.
+    """
     P, codes, _ = votes(n, trees, 1)
     new, _, truth = votes(4000, trees, 2)
     got = fit_sigmoid(P, codes, np.ones(n), 1 / trees).apply(new)[:, 1]
@@ -141,7 +146,8 @@ def test_votes_of_exactly_zero_do_not_decide_the_slope(n, trees):
 @pytest.mark.parametrize("fit", FITS, ids=["sigmoid", "isotonic"])
 @pytest.mark.parametrize("rare", [1, 3, 19])
 def test_a_class_of_few_rows_is_calibrated_and_spoils_no_other(fit, rare):
-    """A model that is far too sure, with one class of few rows: it promises no more of that class than of the others.
+    """A model that is far too sure, with one class of few rows: it promises no more of that class
+    than of the others.
 
     The other classes are calibrated as well as without it.
     """
@@ -170,7 +176,9 @@ def test_only_classes_of_few_rows_share_a_curve():
 
 
 def test_the_multinomial_form_is_the_optimum_of_its_loss():
-    """No small step in slope or offsets makes the smoothed, penalised log loss smaller (slow twin in plain loops)."""
+    """No small step in slope or offsets makes the smoothed, penalised log loss smaller (slow twin
+    in plain loops).
+    """
     P, codes, _ = distorted(200, 4, 11)
     weights = np.random.default_rng(1).uniform(0.5, 2, 200)
     fitted = fit_sigmoid(P, codes, weights)

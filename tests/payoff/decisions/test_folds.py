@@ -11,7 +11,9 @@ codes = st.lists(st.integers(0, 4), min_size=1, max_size=60).map(np.array)
 
 @given(codes, st.integers(2, 8), st.integers(0, 2**32 - 1))
 def test_every_class_is_left_outside_of_every_fold(y, folds, seed):
-    """Whatever fold is held out, the other rows know every class; only rows without their like are never held out."""
+    """Whatever fold is held out, the other rows know every class; only rows without their like are
+    never held out.
+    """
     fold = stratified_folds(y, folds, seed)
 
     for part in range(folds):
@@ -37,7 +39,9 @@ def test_classes_are_dealt_evenly(y, folds):
     st.integers(2, 8),
 )
 def test_the_rarest_value_of_a_label_is_dealt_evenly(rows, folds):
-    """The value that fewest rows have, of all labels that vary: a forest without one fold has seen it."""
+    """The value that fewest rows have, of all labels that vary: a forest without one fold has seen
+    it.
+    """
     Y = np.array(rows)
     fold = multilabel_folds(Y, folds, 0)
     ones = Y.sum(axis=0)

@@ -101,7 +101,9 @@ def test_shadow_prices_are_what_one_more_unit_earns(seed, tied):
 
 
 def scarce(seed, n=80):
-    """A batch in which a resource, an upper limit and a lower one are less or more than the best decisions use."""
+    """A batch in which a resource, an upper limit and a lower one are less or more than the best
+    decisions use.
+    """
     rng = np.random.default_rng(seed)
     P, B = rng.dirichlet(np.ones(3), n), rng.normal(size=(3, 4))
     decision = decide(P, B)

@@ -19,8 +19,8 @@ def drawn(n, K, seed):
 
 @given(st.integers(2, 5), st.integers(1, 5), st.integers(1, 60), st.integers(0, 10**6))
 def test_equal_their_slow_twins(K, A, n, seed):
-    """Calibration error by loops, the others by scikit-learn. What deciding by expected benefit earns, and cost-blind,
-    by the likeliest class, for any number of actions.
+    """Calibration error by loops, the others by scikit-learn. What deciding by expected benefit
+    earns, and cost-blind, by the likeliest class, for any number of actions.
     """
     P, codes = drawn(n, K, seed)
     P /= P.sum(axis=1, keepdims=True)
@@ -52,7 +52,9 @@ def test_equal_their_slow_twins(K, A, n, seed):
 
 
 def test_certain_and_wrong_is_finite_and_json():
-    """Probabilities of exactly 0 and 1, and a class without rows, give figures that JSON can hold."""
+    """Probabilities of exactly 0 and 1, and a class without rows, give figures that JSON can
+    hold.
+    """
     P = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
     found = json.loads(json.dumps(holdout_metrics(P, np.array([1, 1]), [1, 2, 3]), allow_nan=False))
     assert found["log_loss"] == pytest.approx(-np.log(np.finfo(float).eps) / 2)
@@ -69,7 +71,9 @@ def test_certain_and_wrong_is_finite_and_json():
 
 
 def test_errors_of_numbers_are_scikit_learns():
-    """Squared, absolute, and the share of variance explained, which labels that are all alike do not have."""
+    """Squared, absolute, and the share of variance explained, which labels that are all alike do
+    not have.
+    """
     random = np.random.default_rng(0)
     y = random.normal(5, 3, 50)
     predicted = y + random.normal(0, 1, 50)
@@ -115,7 +119,9 @@ def test_figures_of_labels_are_scikit_learns():
 
 @pytest.mark.parametrize("second", [0.3, 0.8])
 def test_a_label_that_the_hold_out_lacks_leaves_no_hole(second):
-    """Its auc and its F1 are undefined and null, whether it is predicted or not; the means pass over it."""
+    """Its auc and its F1 are undefined and null, whether it is predicted or not; the means pass
+    over it.
+    """
     P, Y = np.array([[0.9, 0.2], [0.4, second]]), np.array([[1, 0], [0, 0]])
     found = multilabel_metrics(P, Y, [1, 2])
     assert found["per_label"]["2"]["auc"] is None

@@ -1,4 +1,6 @@
-"""Quantiles, bands, costs and sums of the distribution of a number, beside loops and a linear program."""
+"""Quantiles, bands, costs and sums of the distribution of a number, beside loops and a linear
+program.
+"""
 
 from fractions import Fraction
 
@@ -32,7 +34,9 @@ def padded(row, width):
     st.integers(1, 3),
 )
 def test_answers_are_those_of_the_samples_one_by_one(rows, cuts, quantity, size):
-    """Whatever rows are in a part; levels that are sums of weights are reached, however these are rounded."""
+    """Whatever rows are in a part; levels that are sums of weights are reached, however these are
+    rounded.
+    """
     cuts, levels = sorted(cuts), [Fraction(k, 20) for k in range(21)]
     parts = [rows[i : i + size] for i in range(0, len(rows), size)]
     pairs = [
@@ -66,7 +70,9 @@ def test_all_rows_may_share_what_is_reached_and_the_best_quantity_is_the_quantil
 
 
 def by_linear_program(values, weights, over, under, most):
-    """The least expected cost: of each value what the quantity is above it, and below it, are variables."""
+    """The least expected cost: of each value what the quantity is above it, and below it, are
+    variables.
+    """
     n, m = values.shape
     equal = np.hstack(
         [np.repeat(np.eye(n), m, axis=0), -np.eye(n * m), np.eye(n * m)]

@@ -1,4 +1,6 @@
-"""The paired Bayesian bootstrap against loops and theory, and when a lead may be called more than noise."""
+"""The paired Bayesian bootstrap against loops and theory, and when a lead may be called more than
+noise.
+"""
 
 import numpy as np
 import pytest
@@ -40,7 +42,8 @@ def few_outcomes(n=400, seed=0):
 
 
 def moments(rows, weights, more):
-    """Mean and covariance of weighted means, each weight times a gamma variable of 1, or 1/2 for each of `more`.
+    """Mean and covariance of weighted means, each weight times a gamma variable of 1, or 1/2 for
+    each of `more`.
 
     By the delta method; the rows of `more` have the mean weight.
     """
@@ -55,8 +58,8 @@ def moments(rows, weights, more):
 @pytest.mark.parametrize("stratified", [False, True])
 @pytest.mark.parametrize("counted", [False, True])
 def test_means_have_the_moments_of_gamma_weights(weighted, stratified, counted):
-    """In each stratum; for the limits with half a row at the possible extreme and at the other end. Equal rows may be
-    counted.
+    """In each stratum; for the limits with half a row at the possible extreme and at the other end.
+    Equal rows may be counted.
     """
     values, y = few_outcomes()
     kinds = np.unique(np.column_stack((y, values)), axis=0, return_index=True, return_counts=True)
@@ -126,8 +129,8 @@ def test_a_class_without_rows_varies_over_all_its_possible_values():
 
 
 def test_the_lead_of_a_contender_that_was_chosen_among_equals_is_corrected():
-    """With 8 equal contenders the lower limit of the lead of the best over the first is at most 0 in 95 % of draws;
-    plain percentiles fail several times as often.
+    """With 8 equal contenders the lower limit of the lead of the best over the first is at most 0
+    in 95 % of draws; plain percentiles fail several times as often.
     """
     failed = plain = 0
     for seed in range(200):
@@ -161,7 +164,9 @@ def test_who_leads_who_earns_the_same_and_who_is_next(values, found):
 
 
 def test_a_lead_on_few_rows_is_not_called_more_than_noise():
-    """Saving a little on 29 rows says nothing about the large loss that one row in twenty may hide; 30 are enough."""
+    """Saving a little on 29 rows says nothing about the large loss that one row in twenty may hide;
+    30 are enough.
+    """
     values = np.zeros((1000, 2))
     values[:29, 1] = 1.0
     few = ranked(values)
@@ -201,7 +206,9 @@ def judged(healthy, ill, **changes):
 
 
 def two_ways(rows):
-    """One calls all healthy; the other also calls every second healthy row ill, and so loses there."""
+    """One calls all healthy; the other also calls every second healthy row ill, and so loses
+    there.
+    """
     never = np.zeros(len(rows.y), dtype=int)
     often = (np.arange(len(rows.y)) % 2) * (rows.y == 0)
     return np.column_stack((never, often))
@@ -225,7 +232,9 @@ def test_every_class_where_they_can_differ_needs_rows(ill, known, significant):
 
 
 def test_a_class_where_they_cannot_differ_needs_none():
-    """What both actions earn in it is the same, its share is 0, or both take the same third action on its rows."""
+    """What both actions earn in it is the same, its share is 0, or both take the same third action
+    on its rows.
+    """
     alike = judged(200, 1, B=np.array([[0.0, -1.0], [5.0, 5.0]]))
     never = judged(200, 1, shares=np.array([1.0, 0.0]), known=True)
     third = judged(200, 3, B=np.array([[0.0, -1.0, 3.0], [5.0, 5.0, -20.0]]))

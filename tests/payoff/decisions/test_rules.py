@@ -1,4 +1,6 @@
-"""Which rules a matrix allows, that each decides as it says, and the rules by the costs of rare classes."""
+"""Which rules a matrix allows, that each decides as it says, and the rules by the costs of rare
+classes.
+"""
 
 from dataclasses import replace
 
@@ -87,7 +89,9 @@ def test_the_likeliest_class_is_acted_on_with_its_best_action():
 
 
 def test_posteriors_and_scores_are_kept_apart():
-    """Cuts on the hold-out are cuts on the model's own scores, all else decides on the corrected posteriors."""
+    """Cuts on the hold-out are cuts on the model's own scores, all else decides on the corrected
+    posteriors.
+    """
     base = rows()
     corrected = base.P ** np.array([1.0, 3.0])
     corrected /= corrected.sum(axis=1, keepdims=True)
@@ -109,7 +113,9 @@ def test_one_action_for_all_is_the_best_column():
 
 
 def problems(seed):
-    """1,000 times posteriors (100, K), K 2…8, a majority class, and C_DD > 0, C_HD, C_DH of very different sizes."""
+    """1,000 times posteriors (100, K), K 2…8, a majority class, and C_DD > 0, C_HD, C_DH of very
+    different sizes.
+    """
     rng = np.random.default_rng(seed)
     for _ in range(1_000):
         K = int(rng.integers(2, 9))
@@ -125,7 +131,9 @@ def problems(seed):
 
 
 def test_beta_delta_is_the_minimum_expected_cost():
-    """100,000 random posteriors and costs, against enumeration of the paper's loss and against the rule as printed."""
+    """100,000 random posteriors and costs, against enumeration of the paper's loss and against the
+    rule as printed.
+    """
     for P, majority, *costs in problems(1):
         answer = beta_delta(P, majority, *costs)
         cost = reference.expected_costs(P, majority, *costs)
@@ -171,7 +179,9 @@ def test_beta_delta_of_one_row(P, majority, costs, choice, figures):
 
 
 def test_hierarchical_calls_a_tie_the_minority_and_its_likeliest_class():
-    """Posteriors that are shares of up to 30 rows and whole costs, also where p* or the posteriors are rounded."""
+    """Posteriors that are shares of up to 30 rows and whole costs, also where p* or the posteriors
+    are rounded.
+    """
     ties = 0
     rng = np.random.default_rng(5)
     for trial in range(5_000):
@@ -195,7 +205,9 @@ def test_hierarchical_calls_a_tie_the_minority_and_its_likeliest_class():
 
 
 def test_without_c_dd_the_rule_is_hierarchical_and_says_so():
-    """All minority classes cost the same then: the likeliest is named, at the least expected cost."""
+    """All minority classes cost the same then: the likeliest is named, at the least expected
+    cost.
+    """
     rng = np.random.default_rng(4)
     P = rng.dirichlet(np.ones(4), 500)
     answer = beta_delta(P, 2, 0, 1, 3)

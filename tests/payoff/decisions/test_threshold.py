@@ -43,8 +43,9 @@ def test_equal_to_the_expected_benefits_for_matrices_of_all_signs():
     st.integers(0, 16),
 )
 def test_exact_ties_are_decided_alike_and_a_cut_outside_0_1_warns(cells, sixteenths):
-    """Small integers and binary fractions: d = 0, t* = 0, t* = 1 and p1 = t* all occur, without rounding. The same
-    matrices warn here as in `irrelevance`, also where the quotient is rounded to 0 or 1.
+    """Small integers and binary fractions: d = 0, t* = 0, t* = 1 and p1 = t* all occur, without
+    rounding. The same matrices warn here as in `irrelevance`, also where the quotient is rounded to
+    0 or 1.
     """
     B, p1 = np.array(cells, dtype=float).reshape(2, 2), np.array([sixteenths / 16])
     cut = posterior_threshold(B)
@@ -89,8 +90,8 @@ def holdout(rng, n):
 
 
 def test_the_best_cut_is_the_best_of_all_in_exact_arithmetic():
-    """Matrices of all signs, with and without priors. Shares such as 3/7 are rounded; cuts that earn the same in truth
-    are equal all the same.
+    """Matrices of all signs, with and without priors. Shares such as 3/7 are rounded; cuts that
+    earn the same in truth are equal all the same.
     """
     rng = np.random.default_rng(2)
     for trial in range(1_500):

@@ -1,4 +1,6 @@
-"""The interval of realised less expected benefit, where money is skewed and losses are rare; looked at daily, too."""
+"""The interval of realised less expected benefit, where money is skewed and losses are rare; looked
+at daily, too.
+"""
 
 import numpy as np
 import pytest
@@ -162,7 +164,9 @@ def with_certain(P, payoffs):
 )
 @pytest.mark.parametrize("power", [-110, 250, 320])
 def test_the_unit_of_money_does_not_matter(world, power):
-    """From 1e-33 to 1e97, near the largest benefit; also where amounts of other days are much smaller."""
+    """From 1e-33 to 1e97, near the largest benefit; also where amounts of other days are much
+    smaller.
+    """
     differences, P, payoffs, _ = draw(world, np.random.default_rng(10), 4200)
     unit = 2.0**power
     one, other, mixed = PromiseSums(), PromiseSums(), PromiseSums()

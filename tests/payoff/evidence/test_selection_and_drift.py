@@ -1,4 +1,6 @@
-"""Tests of known shares, worst-case payoffs, changes of distributions, and means of skewed money."""
+"""Tests of known shares, worst-case payoffs, changes of distributions, and means of skewed
+money.
+"""
 
 import numpy as np
 import pytest

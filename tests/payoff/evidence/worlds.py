@@ -34,13 +34,15 @@ def odds(P, factors):
 
 
 def moved(P, moves, spread):
-    """Probabilities (n, 2) of days that move by `moves` (n,) on the probit scale, and have the mean P over all days."""
+    """Probabilities (n, 2) of days that move by `moves` (n,) on the probit scale, and have the mean
+    P over all days.
+    """
     share = ndtr(ndtri(np.clip(P[:, 1], 1e-12, 1 - 1e-12)) * np.sqrt(1 + spread**2) + moves)
     return np.column_stack((1 - share, share))
 
 
-# probabilities, matrix, log-normal spread of the amounts at stake, how the truth differs from what is promised,
-# and by how much whole days do, on the probit scale
+# probabilities, matrix, log-normal spread of the amounts at stake, how the truth differs from what
+# is promised, and by how much whole days do, on the probit scale
 RARE, EVEN, FEW = binary(0.6, 12), binary(2, 2), binary(2, 2, 0.5)
 WORLDS = {
     "rare losses": (RARE, FRAUD, 0.0, None, 0.0),
@@ -62,8 +64,8 @@ WORLDS = {
 
 
 def draw(world, rng, n, days=1):
-    """Differences (n,), probabilities and payoffs (n, K) of the decisions, and the true mean difference of these; equal
-    parts are of one day each.
+    """Differences (n,), probabilities and payoffs (n, K) of the decisions, and the true mean
+    difference of these; equal parts are of one day each.
     """
     make, matrix, spread, truth, day_effect = WORLDS[world]
     P, M, each = make(rng, n), np.repeat(matrix[None], n, axis=0), np.arange(n)
@@ -106,8 +108,8 @@ def mean_difference(world):
 
 
 def coverage(world, n, streams, days=1, seed=0):
-    """Of so many streams: how many got an interval, how many of these hold the true mean difference, and how many
-    exclude 0.
+    """Of so many streams: how many got an interval, how many of these hold the true mean
+    difference, and how many exclude 0.
     """
     real, rng = mean_difference(world), np.random.default_rng([seed, n])
     given = held = found = 0
