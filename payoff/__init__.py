@@ -1,9 +1,9 @@
 """Payoff: predictions that decide.
 
-`decide` takes probabilities and benefits, and returns the actions that pay most; `threshold` is the
-cut for two of them; `Limits` bound how often an action is taken. `best_set` returns the items with
-the smallest expected loss. `next_feature` says what to ask next. The estimators follow
-scikit-learn's conventions.
+`decide` takes probabilities and benefits, and returns the actions with the largest expected
+benefits; `threshold` is the cut between two actions; `Limits` bound how often an action is taken.
+`best_set` returns the set of items with the smallest expected loss. `next_feature` returns the
+feature to acquire next. The estimators follow scikit-learn's conventions.
 
 >>> import payoff
 >>> payoff.decide([[0.95, 0.05], [0.6, 0.4]], [[0, -1], [-10, 5]]).actions

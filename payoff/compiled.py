@@ -1,8 +1,8 @@
 """How loops are compiled: the decorators of every kernel.
 
-numba keeps what it compiles on disk, by the content of the kernel's own file: after a change here,
-remove the caches. Kernels are loops over scalars: assigning an array to a slice, sorting or
-reducing in one costs seconds of compiling.
+numba keeps compiled kernels on disk, by the content of the kernel's file: after a change here,
+remove the caches. Kernels are loops over scalars: to assign an array to a slice, to sort or to
+reduce in one costs seconds of compiling.
 """
 
 from typing import Any

@@ -12,56 +12,59 @@ MAX_ERRORS = 20  # flaws of an error: enough to see the pattern, where there may
 MAX_NAME = 200  # characters of a name: feature, label, class, action, group of features, data set
 _MAX_SHOWN = 64  # characters of a name in a message
 _MAX_LISTED = 20  # names in a message
-_MAX_SEARCHED = 50  # names among which one that is like another is searched
-_MAX_COMPARED = 4  # names that are compared letter by letter with another, which takes 0.5 ms each
+_MAX_SEARCHED = 50  # known names that are searched for a similar one
+_MAX_COMPARED = 4  # known names that are compared letter by letter, which takes 0.5 ms each
 _MAX_LETTERS = 32  # characters of a name that are compared
 _MAX_POSITIONS = 5  # positions in a message
 
 
 def pointer(*steps: object) -> str:
-    """The JSON pointer (RFC 6901) of names and positions, outermost first; `""`, the whole, without
-    any.
+    """The JSON pointer (RFC 6901) of names and positions, outermost first; `""`, the document
+    itself, without steps.
     """
     return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)
 
 
-def unknown(what: str, name: object, known: Collection[str]) -> str:
-    """The message that there is no such field, feature or class: with the known one that is like
-    it, or with all.
+def unknown(kind: str, name: object, known: Collection[str]) -> str:
+    """The message that a name of this kind, such as a field or a class, is unknown.
 
-    Finding one that is like it takes up to 2 ms, so a list of flaws has it for the first alone
-    (`unknown_at`).
+    It suggests the most similar of the first known names, or lists them where none is similar.
+    The suggestion takes up to 2 ms, so in a list of flaws only the first has it (`unknown_at`).
     """
-    text, names = str(name), list(islice(known, _MAX_SEARCHED))
+    text = str(name)
     letters = text.casefold()[:_MAX_LETTERS]
-    compared = {known_name.casefold()[:_MAX_LETTERS]: known_name for known_name in names}
+    names = {
+        known_name.casefold()[:_MAX_LETTERS]: known_name
+        for known_name in islice(known, _MAX_SEARCHED)
+    }
     pairs = _pairs(letters)
-    nearest = nlargest(_MAX_COMPARED, compared, key=lambda other: len(pairs & _pairs(other)))
-    if close := get_close_matches(letters, nearest, n=1):
-        return f"{_no_such(what, text)}; did you mean {compared[close[0]][:_MAX_SHOWN]!r}?"
-    return _listing(what, text, known)
+    nearest = nlargest(_MAX_COMPARED, names, key=lambda known_name: len(pairs & _pairs(known_name)))
+    similar = get_close_matches(letters, nearest, n=1)
+    if similar:
+        return f"{_unknown(kind, text)}; did you mean {names[similar[0]][:_MAX_SHOWN]!r}?"
+    return _listing(kind, text, known)
 
 
-def unknown_at(loc: str, what: str, name: object, known: Collection[str], hint: str = "") -> "Flaw":
-    """The flaw that there is no such name, which is completed by the `hint`; see `unknown`."""
+def unknown_at(loc: str, kind: str, name: object, known: Collection[str], hint: str = "") -> "Flaw":
+    """The flaw that a name is unknown, see `unknown`; its message ends with the `hint`."""
     return Flaw(
         loc,
-        _listing(what, str(name), known) + hint,
-        lambda: unknown(what, name, known) + hint,
+        _listing(kind, str(name), known) + hint,
+        lambda: unknown(kind, name, known) + hint,
     )
 
 
-def _no_such(what: str, name: str) -> str:
-    return f"unknown {what} {name[:_MAX_SHOWN]!r}"
+def _unknown(kind: str, name: str) -> str:
+    return f"unknown {kind} {name[:_MAX_SHOWN]!r}"
 
 
-def _listing(what: str, name: str, known: Collection[str]) -> str:
+def _listing(kind: str, name: str, known: Collection[str]) -> str:
     """The message with the first of all known names."""
     if not known:
-        return f"{_no_such(what, name)}; none is allowed here"
+        return f"{_unknown(kind, name)}; none is allowed here"
     names = ", ".join(repr(known_name[:_MAX_SHOWN]) for known_name in islice(known, _MAX_LISTED))
     more = f" and {len(known) - _MAX_LISTED} more" if len(known) > _MAX_LISTED else ""
-    return f"{_no_such(what, name)}; allowed: {names}{more}"
+    return f"{_unknown(kind, name)}; allowed: {names}{more}"
 
 
 def _pairs(letters: str) -> set[tuple[str, str]]:
@@ -69,21 +72,19 @@ def _pairs(letters: str) -> set[tuple[str, str]]:
     return set(pairwise(f" {letters} "))
 
 
-def sent(value: object) -> str:
-    """A value of a JSON document as a message shows it: text is cut, and of a list or an object
-    only its kind.
+def described(value: object) -> str:
+    """A value of a JSON document as a message shows it: cut text, and only the kind of a list or
+    an object.
     """
-    if value is None or isinstance(value, bool):
-        return "null" if value is None else str(value).lower()
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, str):
         return repr(value[:_MAX_SHOWN])
-    return (
-        "a list"
-        if isinstance(value, list | tuple)
-        else "an object"
-        if isinstance(value, dict)
-        else str(value)
-    )
+    if isinstance(value, list | tuple):
+        return "a list"
+    return "an object" if isinstance(value, dict) else str(value)
 
 
 def positions(first: Iterable[int], count: int) -> str:
@@ -91,7 +92,9 @@ def positions(first: Iterable[int], count: int) -> str:
     about instances.
     """
     shown = [str(i) for i in islice(first, _MAX_POSITIONS)]
-    return f"(position{'' if count == 1 else 's'} {', '.join(shown)}{', …' if count > len(shown) else ''})"
+    if count > len(shown):
+        shown.append("…")
+    return f"(position{'' if count == 1 else 's'} {', '.join(shown)})"
 
 
 def counted(number: int, unit: str) -> str:
@@ -101,9 +104,9 @@ def counted(number: int, unit: str) -> str:
 
 @dataclass(frozen=True)
 class Flaw:
-    """One place in what was sent, as a JSON pointer, and how to fix it.
+    """One wrong place in the arguments, as a JSON pointer, and a message that says what is wrong.
 
-    `in_full` makes a better message, which takes milliseconds: the first flaw of an error has it.
+    `in_full` makes a better message in milliseconds; the first flaw of an error uses it.
     """
 
     loc: str
@@ -112,13 +115,13 @@ class Flaw:
 
     @property
     def completed(self) -> "Flaw":
-        """The same with its best message."""
+        """The flaw with its best message."""
         return self if self.in_full is None else Flaw(self.loc, self.in_full())
 
 
 def flaws_of(details: Iterable[Any], document: Any) -> list[Flaw]:
-    """Pydantic's first findings about a document, one for each place: each alternative of a union
-    finds its own.
+    """Pydantic's first findings about a document, joined to one flaw for each place, as each
+    alternative of a union has a finding.
     """
     messages: dict[str, dict[str, None]] = {}
     values: dict[str, Any] = {}
@@ -131,17 +134,17 @@ def flaws_of(details: Iterable[Any], document: Any) -> list[Flaw]:
 
 
 def _joined(messages: Sequence[str], value: Any) -> str:
-    """The messages about one place, and what arrived where each says what should have."""
+    """The messages about one place; the value completes them where all are about its type."""
     text = "; or ".join(messages)
-    says_type = all(message.startswith("Input should") for message in messages)
-    return f"{text}, not {sent(value)}" if says_type else text
+    about_type = all(message.startswith("Input should") for message in messages)
+    return f"{text}, not {described(value)}" if about_type else text
 
 
 def _place(detail: Any, document: Any) -> tuple[list[int | str], Any]:
-    """The steps that exist in the document, and the value there. Pydantic adds the names of the
-    types that it tried.
+    """The steps of a finding's place that exist in the document, and the value there.
 
-    The name of what is missing, or tells the types apart, is a step, too.
+    Pydantic adds the names of the types that it tried, which are no steps. The name of a missing
+    field, or of the field that discriminates between types, is the last step.
     """
     steps: list[int | str] = []
     value = document
@@ -158,14 +161,15 @@ def _place(detail: Any, document: Any) -> tuple[list[int | str], Any]:
     return steps, value
 
 
-def words_of(found: Any) -> str:
-    """Pydantic's message, or that of our own check."""
-    return str(found["ctx"]["error"]) if found["type"] == "value_error" else str(found["msg"])
+def words_of(detail: Any) -> str:
+    """The message of one of Pydantic's findings, or that of a validator of this project."""
+    return str(detail["ctx"]["error"]) if detail["type"] == "value_error" else str(detail["msg"])
 
 
 class PayoffError(Exception):
-    """An error that the caller can be told about: `detail`, without one the first flaw; and the
-    first `MAX_ERRORS`.
+    """An error that is reported to the caller, with its first `MAX_ERRORS` flaws.
+
+    The message of the first flaw is the `detail` where that is empty.
     """
 
     def __init__(self, detail: str, flaws: Iterable[Flaw] = ()) -> None:
@@ -190,7 +194,7 @@ class Invalid(PayoffError, ValueError):
         return cls("", flaws)
 
     def under(self, prefix: str) -> Self:
-        """An equal error seen from further out: every place gains `prefix`."""
+        """An equal error whose places begin with `prefix`."""
         return type(self)(self.detail, [Flaw(prefix + flaw.loc, flaw.msg) for flaw in self.flaws])
 
 
@@ -204,7 +208,7 @@ class MissingPackage(PayoffError):
 
 @contextmanager
 def below(place: str) -> Iterator[None]:
-    """Every place that is Invalid inside is one below `place`."""
+    """The places of an Invalid that is raised inside begin with `place`."""
     try:
         yield
     except Invalid as error:
@@ -212,6 +216,7 @@ def below(place: str) -> Iterator[None]:
 
 
 def reject(flaws: Iterable[Flaw], detail: str = "") -> None:
-    """Raise Invalid where there is a flaw; the first one is the detail where none is given."""
-    if found := tuple(islice(flaws, MAX_ERRORS)):
-        raise Invalid(detail, found)
+    """Raise Invalid where there is a flaw; its message is the detail where that is empty."""
+    first = tuple(islice(flaws, MAX_ERRORS))
+    if first:
+        raise Invalid(detail, first)

@@ -1,8 +1,7 @@
 """The library in four calls, for notebooks and programs: `decide`, `threshold`, `best_set`,
 `next_feature`.
 
-Arguments are checked, and lists do as well as arrays. What a service needs beyond that, such as
-names, formats and caches, is not here.
+Arguments are checked, and may be lists or arrays. Names, formats and caches belong to the service.
 """
 
 from __future__ import annotations
@@ -60,8 +59,8 @@ class BestSet(NamedTuple):
 
 
 class Questions(NamedTuple):
-    """For each case the feature to ask for next, int (n,), -1 to stop, and its price (n,), 0 where
-    none is asked for; and the probabilities (n, K) of the classes as far as the case is known.
+    """For each case the next feature to acquire, int (n,), -1 to stop, its price (n,), 0 at a stop,
+    and the probabilities (n, K) of the classes under the features that are known.
     """
 
     features: np.ndarray
@@ -74,14 +73,15 @@ def decide(
 ) -> Decisions:
     """The action with the largest expected benefit for each row.
 
-    `probabilities` (n, K); `benefits` (K, A), the benefit of each action where a class is true, or
+    `probabilities` (n, K); `benefits` (K, A), the benefit of each action for each true class, or
     (n, K, A), one matrix for each row. Ties go to the first action. With `limits` the decisions are
-    those of the largest total that keep them; Invalid at `/limits` where nothing does. Raises
-    Invalid at the argument. O(n K A).
+    those of the largest total within them. Raises Invalid at the argument that is wrong, and at
+    `/limits` where no decisions are within them. O(n K A).
 
     >>> decide([[0.95, 0.05], [0.6, 0.4]], [[0, -1], [-10, 5]]).actions
     array([0, 1])
-    >>> decide([[0.7, 0.3], [0.6, 0.4]], [[0, -1], [-10, 5]], limits=Limits.of(2, at_most={1: 1})).actions
+    >>> limits = Limits.of(2, at_most={1: 1})
+    >>> decide([[0.7, 0.3], [0.6, 0.4]], [[0, -1], [-10, 5]], limits=limits).actions
     array([0, 1])
     """
     P = _as_probabilities(probabilities)
@@ -100,12 +100,11 @@ def decide(
 def threshold(
     benefits: ArrayLike, scores: ArrayLike | None = None, labels: ArrayLike | None = None
 ) -> Cut:
-    """The cut on the probability of the second of two classes, for two actions with `benefits` (2,
-    2).
+    """The cut on the probability of the second of two classes, for two actions.
 
-    Without scores the cut follows from the benefits alone. With `scores` (n,) of the second class
-    and `labels` (n,), 0 or 1, of rows that the model did not see, it is the cut that earned most on
-    these rows. Raises Invalid at the argument. Source: Benefit-Based Performance Metric.
+    `benefits` (2, 2) alone determine the cut. With `scores` (n,) of the second class and `labels`
+    (n,), 0 or 1, of rows that the model was not fitted on, it is the cut of the largest mean
+    benefit on these rows. Raises Invalid at the argument. Source: Benefit-Based Performance Metric.
 
     >>> round(threshold([[0, -1], [-10, 5]]).value, 4)
     0.0625
@@ -128,10 +127,10 @@ def best_set(
     loss: str = "f_beta",
     *,
     beta: float | None = None,
-    least: int = 0,
-    most: int | None = None,
+    min_size: int = 0,
+    max_size: int | None = None,
 ) -> BestSet:
-    """The set of items whose expected loss is smallest, of `least` to `most` items.
+    """The set with the smallest expected loss, of `min_size` to `max_size` items.
 
     `probabilities` (n,) that each item is relevant, independent of the others. `loss` is a name of
     `payoff.retrieval.losses.LOSSES` without coefficients. Raises Invalid at the argument, TooLarge
@@ -147,7 +146,7 @@ def best_set(
     if loss not in LOSSES or loss == "fractional_linear":
         names = ", ".join(name for name in LOSSES if name != "fractional_linear")
         raise Invalid.at("/loss", f"a loss is one of {names}")
-    sets = select(p, SetTerms(Loss(loss, beta), k_min=least, k_max=most))
+    sets = select(p, SetTerms(Loss(loss, beta), k_min=min_size, k_max=max_size))
     expected, precision, recall, _ = sets.figures[:, 0].tolist()
     return BestSet(sets.selected, expected, precision, recall)
 
@@ -160,16 +159,15 @@ def next_feature(
     prices: Prices | Sequence[float] | None = None,
     budget: float | None = None,
 ) -> Questions:
-    """Which feature each case should be asked for next by a model that asks, such as a fitted
-    `ForestChain`.
+    """The feature that each case should acquire next, by a fitted model that acquires features.
 
-    `cases` (n, m), NaN where a feature is not known yet. `prices` (m,) are by default those of
-    training, or 1 each. With `benefits` (K, A), in the currency of the prices, a case stops where
-    no further feature is expected to be worth its price; a case never spends more than `budget`.
-    Raises Invalid at the argument.
+    Such a model is a `ForestChain`. `cases` (n, m), NaN where a feature is not known yet. `prices`
+    (m,) are by default those of training, or 1 each. With `benefits` (K, A), in the currency of the
+    prices, a case stops where no further feature is expected to be worth its price; a case never
+    spends more than `budget`. Raises Invalid at the argument.
     """
     if not model.acquires:
-        raise Invalid.at("/model", f"{type(model).__name__} does not ask for features")
+        raise Invalid.at("/model", f"{type(model).__name__} does not acquire features")
     X = np.ascontiguousarray(cases, dtype=np.float64)
     paid = prices_of(getattr(model, "prices_", None) if prices is None else prices, X.shape[-1])
     model = model.asker

@@ -1,7 +1,6 @@
-"""`python -m payoff.kernels`: compile all loops, as `make install` and the image do, so that nobody
-waits for it later.
+"""`python -m payoff.kernels`: compile all kernels ahead, as `make install` and the image do.
 
-A loop that is not on disk is compiled by its first call, which takes seconds.
+A kernel that is not on disk is compiled by its first call, which takes seconds.
 """
 
 import sys
@@ -33,11 +32,11 @@ _X, _Y = np.arange(8.0).reshape(4, 2), np.array([0, 1, 0, 1])
 
 
 def _sets() -> None:
-    few = np.linspace(0.9, 0.1, DP_LIMIT + 8)
+    p = np.linspace(0.9, 0.1, DP_LIMIT + 8)
     for name in LOSSES:
-        select(few, SetTerms(Loss(name, c=(0, -2, 1, 1), d=(0, 0, 1, 1))))
-    select(np.linspace(0.0, 1.0, 5000), SetTerms(Loss("f_beta")))  # many enough for a radix sort
-    select(few[:DP_LIMIT], SetTerms(Loss("f_beta")))
+        select(p, SetTerms(Loss(name, c=(0, -2, 1, 1), d=(0, 0, 1, 1))))
+    select(np.linspace(0.0, 1.0, 5000), SetTerms(Loss("f_beta")))  # enough items for a radix sort
+    select(p[:DP_LIMIT], SetTerms(Loss("f_beta")))
     select_sampled(
         [(np.eye(2, dtype=np.uint8), np.ones(2))], np.full((1, 2), 0.5), SetTerms(Loss("jaccard"))
     )
@@ -45,16 +44,13 @@ def _sets() -> None:
 
 def _means() -> None:
     for name in MEANS:
-        select(
-            np.full(5200, 0.5), SetTerms(Loss(name))
-        )  # variance enough for Gauss rules on both sides
+        # The variance is large enough for Gauss rules on both sides.
+        select(np.full(5200, 0.5), SetTerms(Loss(name)))
 
 
 def _forests() -> None:
-    prices, bag = (
-        Prices.unit(2),
-        np.array([0, 0, 1, 1]),
-    )  # a row out of the bag shares its leaf with one in it
+    prices = Prices.unit(2)
+    bag = np.array([0, 0, 1, 1])  # a row out of the bag shares its leaf with a row in the bag
     tree = grow_tree(bin_columns(_X), _Y, bag, 2, prices.cost)
     forest = FlatForest(flatten([tree], np.ones(2) / 2), 2)
     forest.posterior(_X)
@@ -72,7 +68,8 @@ def _chains() -> None:
     trees, _ = grow(np.ascontiguousarray(_X.T, dtype=np.float32), _Y, np.ones(4), 2, Rule(1), [0])
     trees.shares(_X.astype(np.float32), np.ones(4, dtype=np.int32))
     out, zero, needs = np.full(1, -1, dtype=np.int32), np.zeros(1), np.array([[True, False]])
-    tree, prices = TreeOfClassifiers(out, out, zero, needs, both_first, zero, 2), Prices.unit(2)
+    tree = TreeOfClassifiers(out, out, zero, needs, both_first, zero, 2)
+    prices = Prices.unit(2)
     tree.step(_X, np.zeros(_X.shape, dtype=np.int32), prices)
     tree.travel(_X, prices)
 
@@ -85,7 +82,8 @@ def _decisions() -> None:
     tree_contributions(trees, lambda _: left[None], np.ones((3, 1)), share, column, 1)
 
 
-CALLS: dict[str, Callable[[], None]] = {  # the longest first
+# The call that takes longest comes first.
+CALLS: dict[str, Callable[[], None]] = {
     "forests": _forests,
     "sets": _sets,
     "means over sets": _means,

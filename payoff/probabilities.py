@@ -4,14 +4,14 @@
 
 import numpy as np
 
-TOLERANCE = (
-    1e-6  # of a probability, and of a sum of them: single precision, of many classes, stays within
-)
+# Of a probability, and of a sum of probabilities: the rounding of single precision stays below it,
+# also with many classes.
+TOLERANCE = 1e-6
 
 
 def clipped(p: np.ndarray) -> np.ndarray:
-    """Numbers at most `TOLERANCE` outside of [0, 1] become 0 or 1; all others, NaN included, stay.
-    O(size).
+    """Numbers at most `TOLERANCE` outside of [0, 1] become 0 or 1; all other numbers, and NaN, are
+    unchanged. O(size).
     """
     if p.min(initial=0.0) >= 0.0 and p.max(initial=1.0) <= 1.0:
         return p

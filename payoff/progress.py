@@ -1,6 +1,6 @@
-"""How far a long computation has come, told from inside it to whoever listens.
+"""The progress of a long computation, reported from inside it to a listener.
 
-Long loops call `report`; who runs them may `listen`. Without a listener a report costs one look-up.
+Long loops call `report`; their caller may `listen`. Without a listener a report costs one look-up.
 A listener may raise to stop the computation.
 """
 
@@ -14,8 +14,8 @@ _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 
 def report(fraction: float, stage: str = "") -> None:
-    """Tell that `fraction` (0…1) of the present part is done; `stage` names it, by default after
-    the part.
+    """Report that `fraction` (0…1) of the present part is done; `stage` names what is running, by
+    default the part.
     """
     listener = _listener.get()
     if listener is not None:
@@ -24,7 +24,7 @@ def report(fraction: float, stage: str = "") -> None:
 
 @contextmanager
 def listen(listener: Listener) -> Iterator[None]:
-    """Hear every report made in this context."""
+    """Call the listener with every report that is made in this context."""
     token = _listener.set(listener)
     try:
         yield

@@ -1,9 +1,9 @@
 """What joblib files of models contain: each object's attributes in a dict, with the number of its
 class's format.
 
-A class whose attributes change gets the next number, and `OLDER` an entry that turns the dict of
-the format before into the new one; so files outlive a change, and one of a newer version is refused
-instead of misread.
+A class whose attributes change gets the next number, and `OLDER` gets an entry that turns the dict
+of the former format into the new one. So files outlive a change, and a file of a newer version is
+refused instead of misread.
 """
 
 from collections.abc import Callable
@@ -21,8 +21,8 @@ class NewerFormat(ValueError):
 
 
 class Stored:
-    """Base of all classes that joblib files of models contain. What a `cached_property` computed is
-    left out.
+    """Base of all classes that joblib files of models contain, without values of
+    `cached_property`.
     """
 
     stored_format: ClassVar[int] = 1
@@ -42,15 +42,16 @@ class Stored:
 
 
 def attributes_of(kind: str, current: int, state: dict[str, Any]) -> dict[str, Any]:
-    """The attributes of a class in its `current` format from a stored dict; NewerFormat where that
-    has a later one.
+    """The attributes of a class in its `current` format, from a stored dict.
+
+    NewerFormat where the dict has a later format.
     """
     attributes = dict(state)
     number = attributes.pop(_FORMAT)
     if number > current:
         raise NewerFormat(
-            f"the file has format {number} of {kind!r}, and this version of Payoff reads formats up to "
-            f"{current}: install the version that wrote it, or a later one"
+            f"the file has format {number} of {kind!r}, and this version of Payoff reads formats"
+            f" up to {current}: install the version that wrote it, or a later one"
         )
     for older in range(number, current):
         attributes = OLDER[kind, older](attributes)

@@ -24,7 +24,7 @@ from app.tables.features import Schema
 from app.tables.text import refused_character
 from payoff.decisions.case_benefits import NO_COLUMNS, Columns
 from payoff.errors import Flaw, Invalid, TooLarge, pointer, reject
-from payoff.errors import sent as shown
+from payoff.errors import described as shown
 from payoff.evidence.intervals import LARGEST_EARNED
 
 _IDS = {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": 128}}

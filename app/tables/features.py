@@ -26,7 +26,7 @@ from app.tables.text import (
     refused_category,
     with_normal_names,
 )
-from payoff.errors import Flaw, Invalid, pointer, positions, reject, sent, unknown_at
+from payoff.errors import Flaw, Invalid, described, pointer, positions, reject, unknown_at
 
 NUMBERS: set[type] = {float, int, type(None)}  # types of the cells of a numeric feature
 WORDS: set[type] = {str, type(None)}
@@ -297,7 +297,7 @@ class Schema:
         first = instances[0]
         others = {list, dict} - {type(first)} if type(first) in (list, dict) else ()
         for i in islice((i for i, each in enumerate(instances) if type(each) in others), 1):
-            words = f"instance {i} is {sent(instances[i])}, the first is {sent(first)}"
+            words = f"instance {i} is {described(instances[i])}, the first is {described(first)}"
             yield Flaw(pointer(i), f"{words}: send lists or objects alone")
         for i, instance in enumerate(instances):
             yield from self.flaws_of(pointer(i), instance)

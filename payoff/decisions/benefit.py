@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from payoff.errors import Flaw, Invalid, pointer, sent
+from payoff.errors import Flaw, Invalid, described, pointer
 
 if TYPE_CHECKING:
     from payoff.decisions.case_benefits import CaseBenefits, Term
@@ -328,7 +328,7 @@ def _converted(value: Any, shape: Sequence[int]) -> np.ndarray | None:
 def refused_benefit(value: Any) -> str | None:
     """What keeps a cell from being a benefit, as a message."""
     if type(value) not in _NUMBERS:
-        return f"a benefit is a number, not {sent(value)}"
+        return f"a benefit is a number, not {described(value)}"
     return (
         None
         if abs(value) <= LARGEST
