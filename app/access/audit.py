@@ -20,7 +20,9 @@ _log = structlog.get_logger("payoff.audit")
 
 @dataclass(frozen=True)
 class Entry:
-    """A change: `action` (`alias.set`), what it was done to (`heart@champion`), by whom, with which key, and when."""
+    """A change: `action` (`alias.set`), what it was done to (`heart@champion`), by whom, with which
+    key, and when.
+    """
 
     seq: int
     at: float
@@ -32,7 +34,8 @@ class Entry:
 
 
 class AuditLog:
-    """Entries are added, never changed or removed; they hold names and numbers, no payloads and no keys.
+    """Entries are added, never changed or removed; they hold names and numbers, no payloads and no
+    keys.
 
     Each is also a line of the log.
     """

@@ -57,8 +57,9 @@ class Scope(StrEnum):
 class Caller:
     """The holder of a key, or any client if no keys are configured.
 
-    `client` is the key's id, None where it is not one of the table's. `models` are patterns with `*` and `?`, of which
-    a model's name has to match one; none at all leaves all models open. `jobs` bounds those queued and running at once.
+    `client` is the key's id, None where it is not one of the table's. `models` are patterns with
+    `*` and `?`, of which a model's name has to match one; none at all leaves all models open.
+    `jobs` bounds those queued and running at once.
     """
 
     name: str
@@ -69,7 +70,9 @@ class Caller:
     jobs: int | None = None
 
     def need(self, scopes: frozenset[Scope]) -> None:
-        """Forbidden, naming what is missing, unless the key has one of these scopes; of none every key has enough."""
+        """Forbidden, naming what is missing, unless the key has one of these scopes; of none every
+        key has enough.
+        """
         if scopes and self.scopes.isdisjoint(scopes) and Scope.ADMIN not in self.scopes:
             wanted = " or ".join(repr(scope.value) for scope in Scope if scope in scopes)
             raise Forbidden(
@@ -77,14 +80,18 @@ class Caller:
             )
 
     def allows(self, reference: str) -> bool:
-        """Whether the key is for the model that a reference (`name`, `name:3`, `name@alias`) begins with."""
+        """Whether the key is for the model that a reference (`name`, `name:3`, `name@alias`) begins
+        with.
+        """
         return (
             not self.models
             or self._pattern.fullmatch(_END_OF_NAME.split(reference, maxsplit=1)[0]) is not None
         )
 
     def need_model(self, reference: str) -> None:
-        """Forbidden, in the same words whether the model is there or not, where the key is for others."""
+        """Forbidden, in the same words whether the model is there or not, where the key is for
+        others.
+        """
         if not self.allows(reference):
             raise Forbidden(
                 f"the key of {self.name!r} is for models named {' or '.join(self.models)}"
@@ -92,19 +99,22 @@ class Caller:
 
     @property
     def owner(self) -> str:
-        """Whose data sets this caller makes: the key's name, which outlives the key; empty for keys of no table."""
+        """Whose data sets this caller makes: the key's name, which outlives the key; empty for keys
+        of no table.
+        """
         return "" if self.client is None else self.name
 
     def sees_data_of(self, owner: str) -> bool:
-        """Whether the data sets of `owner` are theirs to see, use and delete: of keys for some models only their own
-        are.
+        """Whether the data sets of `owner` are theirs to see, use and delete: of keys for some
+        models only their own are.
         """
         return not self.models or Scope.ADMIN in self.scopes or owner == self.owner
 
     def sees(self, model: str | None, client: str | None) -> bool:
         """Whether a job for `model`, ordered with the key `client`, is theirs to look at.
 
-        A job for no model, a comparison, is hidden from keys that are for some models, unless they ordered it.
+        A job for no model, a comparison, is hidden from keys that are for some models, unless they
+        ordered it.
         """
         if model is None:
             return not self.models or client == self.client
@@ -126,8 +136,8 @@ def _listed(scopes: Iterable[Scope]) -> str:
 class KeysMade:
     """A note in `storage`, beside the models, that API keys were made.
 
-    The database may be lost and come back empty: a SQLite file that is not mounted is made anew. Without the note a
-    service whose keys were only there would then be open to everybody.
+    The database may be lost and come back empty: a SQLite file that is not mounted is made anew.
+    Without the note a service whose keys were only there would then be open to everybody.
     """
 
     def __init__(self, storage: Storage) -> None:
@@ -161,11 +171,13 @@ _UNKNOWN = _Entry(_NOBODY, ANYBODY, 0.0)
 
 
 class Keyring:
-    """Who holds which key. `start` reads the table of keys and goes on doing so until its database is closed.
+    """Who holds which key. `start` reads the table of keys and goes on doing so until its database
+    is closed.
 
-    `admin_key` may do everything, beside the table. `rate` and `jobs` are limits for keys that have none of their own;
-    where no keys are configured, `rate` holds for each address. Once keys were `made` every request needs one,
-    also where their table is lost. Before the table was read the admin key alone opens.
+    `admin_key` may do everything, beside the table. `rate` and `jobs` are limits for keys that have
+    none of their own; where no keys are configured, `rate` holds for each address. Once keys were
+    `made` every request needs one, also where their table is lost. Before the table was read the
+    admin key alone opens.
     """
 
     def __init__(
@@ -194,8 +206,9 @@ class Keyring:
     def caller(self, presented: bytes | None) -> Caller:
         """Who holds the key that was sent; `anybody` where none are configured.
 
-        KeyMissing where it is invalid, WrongKey where it may be a guess (see `count_wrong_key`), NotReady before the
-        table was read. Takes the same time for a wrong secret and an unknown id; no input or output.
+        KeyMissing where it is invalid, WrongKey where it may be a guess (see `count_wrong_key`),
+        NotReady before the table was read. Takes the same time for a wrong secret and an unknown
+        id; no input or output.
         """
         if self.problem and (presented is None or self._admin_digest is None):
             raise NotReady(self.problem)
@@ -211,8 +224,8 @@ class Keyring:
             return entry.caller
         if self._is_admin(presented):
             return self._admin
-        # The admin key is chosen by people and may be guessed. Other keys are out of reach, and one that was revoked or
-        # is too new to be known here is no guess.
+        # The admin key is chosen by people and may be guessed. Other keys are out of reach, and one
+        # that was revoked or is too new to be known here is no guess.
         if not KEY_FORM.fullmatch(presented):
             raise WrongKey(_INVALID)
         raise NotReady(self.problem) if self.problem else KeyMissing(_INVALID)
@@ -230,7 +243,9 @@ class Keyring:
         return entry is not None and entry.expires_at > time()
 
     def count_wrong_key(self, address: str) -> None:
-        """Count a wrong key from `address`; TooMany after `GUESSES`. Correct keys are never refused because of it."""
+        """Count a wrong key from `address`; TooMany after `GUESSES`. Correct keys are never refused
+        because of it.
+        """
         if wait := self._failures.take(address, GUESSES).wait:
             raise TooMany("too many wrong keys came from this address", seconds=whole(wait))
 

@@ -1,7 +1,7 @@
 """API keys in a table: created, listed and revoked; a secret is shown once.
 
-A key is `payoff_1a2b3c4d.<43 characters>`. What stands before the dot is its id; behind it are 256 random bits, of
-which only the SHA-256 is kept: so many bits need no slow hash.
+A key is `payoff_1a2b3c4d.<43 characters>`. What stands before the dot is its id; behind it are 256
+random bits, of which only the SHA-256 is kept: so many bits need no slow hash.
 """
 
 import hashlib
@@ -83,7 +83,8 @@ class Keys:
         jobs: int | None = None,
         days: float | None = None,
     ) -> tuple[Key, str]:
-        """A new key, and what its holder has to send: the only time that it is shown. Invalid, with places.
+        """A new key, and what its holder has to send: the only time that it is shown. Invalid, with
+        places.
 
         Without scopes it allows only `/v2` and `/access`.
         """
@@ -135,7 +136,9 @@ class Keys:
             return [_key_of(row) for row in rows]
 
     def revoke(self, which: str) -> Key:
-        """End the key with this id or name; NotFound where none is in force, Conflict where several have the name."""
+        """End the key with this id or name; NotFound where none is in force, Conflict where several
+        have the name.
+        """
         found = [
             key for key in self.list() if which in (key.id, key.name) and key.revoked_at is None
         ]
@@ -162,7 +165,9 @@ class Keys:
             return _revision(connection)
 
     def follow(self, tell: Callable[[Revision], None]) -> None:
-        """Have `tell` called with the revision again and again, in a thread, until the database is closed."""
+        """Have `tell` called with the revision again and again, in a thread, until the database is
+        closed.
+        """
         self._database.changes.follow(_revision, tell)
 
 

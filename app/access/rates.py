@@ -1,7 +1,7 @@
 """Rate limits: sliding windows in the memory of one process.
 
-The library `limits` starts a thread for nearly every request that it counts (0.4 ms where a prediction takes 0.2); the
-counter it calls sliding window is the one below.
+The library `limits` starts a thread for nearly every request that it counts (0.4 ms where a
+prediction takes 0.2); the counter it calls sliding window is the one below.
 """
 
 import math
@@ -41,7 +41,9 @@ class Rate:
 
 
 class Allowance(NamedTuple):
-    """What is left after asking, for how many seconds; `wait` seconds until one more is possible, 0 if this one was."""
+    """What is left after asking, for how many seconds; `wait` seconds until one more is possible, 0
+    if this one was.
+    """
 
     left: int
     seconds: float
@@ -49,9 +51,11 @@ class Allowance(NamedTuple):
 
 
 class Windows:
-    """What everybody has used of a rate lately; for one thread. Who asked least recently is forgotten first.
+    """What everybody has used of a rate lately; for one thread. Who asked least recently is
+    forgotten first.
 
-    Of the window before, as much counts as still lies within the last `seconds`, as if its requests had come evenly.
+    Of the window before, as much counts as still lies within the last `seconds`, as if its requests
+    had come evenly.
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:

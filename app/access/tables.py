@@ -1,4 +1,6 @@
-"""The tables of keys and of changes, alike on SQLite and PostgreSQL. Times are seconds since 1970, by its clock."""
+"""The tables of keys and of changes, alike on SQLite and PostgreSQL. Times are seconds since 1970,
+by its clock.
+"""
 
 from sqlalchemy import BigInteger, Column, Double, Index, Integer, MetaData, String, Table, Text
 

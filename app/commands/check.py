@@ -32,7 +32,9 @@ _LISTED = "docs/reference/settings.md lists all settings"
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check, and its fix: `wrong` keeps the service from working, a `warning` may do so later."""
+    """The result of one check, and its fix: `wrong` keeps the service from working, a `warning` may
+    do so later.
+    """
 
     check: str
     level: Literal["ok", "warning", "wrong"]
@@ -63,7 +65,8 @@ def check(
 ) -> list[Finding]:
     """What every check finds. `deep` reads every file of every model, not the cards alone.
 
-    Makes the folders that a start would make, writes and removes a small file in each store, and changes nothing else.
+    Makes the folders that a start would make, writes and removes a small file in each store, and
+    changes nothing else.
     """
     found = list(_settings(settings, environment))
     try:

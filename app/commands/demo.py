@@ -1,4 +1,6 @@
-"""`payoff demo`: a tour of the service over HTTP with scikit-learn's data, as an introduction to benefit matrices."""
+"""`payoff demo`: a tour of the service over HTTP with scikit-learn's data, as an introduction to
+benefit matrices.
+"""
 
 import argparse
 import os
@@ -24,9 +26,10 @@ _START_SECONDS = 60
 class Case:
     """One example: real data, actions, and the benefit of each action for each class.
 
-    `names` are the classes of the target codes 0, 1, … . `benefits` has a row per class in the model's order, which is
-    alphabetical, and a column per action. `sought` is the class to retrieve among the test cases; `stages` has the
-    prices of measurements by a word in their name: of the first one, and of each later one.
+    `names` are the classes of the target codes 0, 1, … . `benefits` has a row per class in the
+    model's order, which is alphabetical, and a column per action. `sought` is the class to retrieve
+    among the test cases; `stages` has the prices of measurements by a word in their name: of the
+    first one, and of each later one.
     """
 
     model: str
@@ -50,7 +53,9 @@ class Case:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Start a service, or use that at `url`, run the tour, and serve until interrupted unless it is to `exit`."""
+    """Start a service, or use that at `url`, run the tour, and serve until interrupted unless it is
+    to `exit`.
+    """
     with client_of(chosen.url) if chosen.url else service(chosen.port) as client:
         print(f"Payoff answers at {client.base_url}\n")
         for case in cases():
@@ -244,7 +249,9 @@ def _ask_step_by_step(
     test: np.ndarray,
     truth: Sequence[str],
 ) -> None:
-    """Train a forest with prices of measurements, and print what `/acquire` asks for until more is not worth it."""
+    """Train a forest with prices of measurements, and print what `/acquire` asks for until more is
+    not worth it.
+    """
     costs = [
         {"feature": name, "cost": first, "group": stage, "discounted_cost": later}
         for name in data["features"]

@@ -1,4 +1,6 @@
-"""Structured logs: one JSON object per line on standard output; never bodies, keys, or error texts that quote them."""
+"""Structured logs: one JSON object per line on standard output; never bodies, keys, or error texts
+that quote them.
+"""
 
 import asyncio
 import logging
@@ -16,7 +18,9 @@ _LINE = orjson.OPT_UTC_Z | orjson.OPT_APPEND_NEWLINE
 
 
 def configure(level: str) -> None:
-    """Send structlog's and the standard library's lines, and Python's warnings, through one JSON renderer."""
+    """Send structlog's and the standard library's lines, and Python's warnings, through one JSON
+    renderer.
+    """
     grade = logging.getLevelNamesMapping()[level.upper()]
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -57,10 +61,11 @@ def configure(level: str) -> None:
 
 
 class RequestLines:
-    """A line for each request, written in the next turn of the event loop, which adds it: the answer goes first.
+    """A line for each request, written in the next turn of the event loop, which adds it: the
+    answer goes first.
 
-    structlog would take a fifth of a prediction's time. Lines of one turn are written together. A process that is
-    killed loses those of the turn at most, one that is stopped loses none.
+    structlog would take a fifth of a prediction's time. Lines of one turn are written together. A
+    process that is killed loses those of the turn at most, one that is stopped loses none.
     """
 
     def __init__(self) -> None:

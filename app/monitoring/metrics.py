@@ -1,6 +1,7 @@
 """Prometheus metrics: requests, jobs, models in memory, and the state that all processes share.
 
-Dashboards and alerts depend on the names; docs/how-to/operation.md lists them, and a test compares the two.
+Dashboards and alerts depend on the names; docs/how-to/operation.md lists them, and a test compares
+the two.
 """
 
 import platform
@@ -86,7 +87,8 @@ class JobMetrics:
 
 
 class DatabaseMetrics(Collector):
-    """The job table that all processes share, looked up when asked for, and how often the database did not answer.
+    """The job table that all processes share, looked up when asked for, and how often the database
+    did not answer.
 
     While it does not, the numbers of jobs are absent; their age goes on.
     """
@@ -118,7 +120,9 @@ class DatabaseMetrics(Collector):
 
 
 class Metrics(Collector):
-    """All that the HTTP service exposes, and its worker where it has one; one registry for each application object."""
+    """All that the HTTP service exposes, and its worker where it has one; one registry for each
+    application object.
+    """
 
     def __init__(self, stores: Stores, worker: Worker | None) -> None:
         self.registry = CollectorRegistry()
@@ -161,7 +165,9 @@ def of_worker(stores: Stores, worker: Worker) -> CollectorRegistry:
 
 
 def _of_process(registry: CollectorRegistry, stores: Stores, worker: Worker | None) -> None:
-    """What every process exposes: version, memory, files, the database, and its worker where it has one."""
+    """What every process exposes: version, memory, files, the database, and its worker where it has
+    one.
+    """
     ProcessCollector(registry=registry)
     build = Gauge(
         "payoff_build_info", "Versions; always 1", ("version", "python"), registry=registry

@@ -1,4 +1,6 @@
-"""Recorded decisions and their outcomes, wherever they are kept: recent ones in SQL, whole days in files."""
+"""Recorded decisions and their outcomes, wherever they are kept: recent ones in SQL, whole days in
+files.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -53,8 +55,8 @@ Allows = Callable[[str], bool]
 class Located:
     """Where a decision is, and what an outcome of it may name.
 
-    `files` are those of its day. `told` is the outcome in them, of that `revision`; one in the table of outcomes is as
-    new or newer.
+    `files` are those of its day. `told` is the outcome in them, of that `revision`; one in the
+    table of outcomes is as new or newer.
     """
 
     model: str
@@ -82,7 +84,9 @@ class Archive:
 
     @cached_property
     def sealer(self) -> "Sealer":
-        """What reads and writes files, with Arrow: some 60 MB, which a service that only predicts need not spend."""
+        """What reads and writes files, with Arrow: some 60 MB, which a service that only predicts
+        need not spend.
+        """
         from app.outcomes.sealing import Sealer  # noqa: PLC0415
 
         return Sealer(self.database, self.storage)
@@ -98,12 +102,13 @@ class Archive:
         with_instances: bool = False,
         arrivals_only: bool = False,
     ) -> Iterator[Cases]:
-        """The decisions of a model from `since` until before `until`, day by day, each day as of one moment.
+        """The decisions of a model from `since` until before `until`, day by day, each day as of
+        one moment.
 
-        A day may come in several parts; memory for one part at a time, and for the outcomes of the day. With
-        `arrivals_only` all columns but `at`, `term`, `truth`, `outcome_at` and `received_at` are empty. Unavailable
-        where the store is, or the day changes all the time; Damaged where terms or a file are missing, or a file is not
-        what was written.
+        A day may come in several parts; memory for one part at a time, and for the outcomes of the
+        day. With `arrivals_only` all columns but `at`, `term`, `truth`, `outcome_at` and
+        `received_at` are empty. Unavailable where the store is, or the day changes all the time;
+        Damaged where terms or a file are missing, or a file is not what was written.
         """
         names = [
             *(_ARRIVALS if arrivals_only else COLUMNS),
@@ -124,8 +129,9 @@ class Archive:
     ) -> dict[str, Located]:
         """Where decisions are, by their ids; those that are nowhere are left out.
 
-        Files are read of at most so many days, of the models that `allows` is true of. Invalid for more days; Damaged
-        where a file that may have one of them is missing or damaged, and no other has it.
+        Files are read of at most so many days, of the models that `allows` is true of. Invalid for
+        more days; Damaged where a file that may have one of them is missing or damaged, and no
+        other has it.
         """
         for left in reversed(range(ROUNDS)):
             try:
@@ -143,9 +149,11 @@ class Archive:
         allowed: Allows = lambda _: True,
         also: Callable[[Connection], None] = lambda _: None,
     ) -> bool:
-        """Remove a decision and all of it everywhere; False where there is none, or its model is not `allowed`.
+        """Remove a decision and all of it everywhere; False where there is none, or its model is
+        not `allowed`.
 
-        `also` writes in the same transaction. Nobody reads it any more at once; upkeep replaces the files that have it.
+        `also` writes in the same transaction. Nobody reads it any more at once; upkeep replaces the
+        files that have it.
         """
         located = self.locate([id_]).get(id_)
         if located is None or not allowed(located.model):

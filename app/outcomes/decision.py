@@ -1,4 +1,5 @@
-"""A decision as it is recorded: its id, its terms, its row; and recorded ones with what became of them, as columns.
+"""A decision as it is recorded: its id, its terms, its row; and recorded ones with what became of
+them, as columns.
 
 Rows are encoded where the request is answered and not where it waits for others.
 """
@@ -46,7 +47,9 @@ Label = int | str
 
 
 def new_ids(count: int, at: float | None = None) -> list[str]:
-    """UUIDv7 of the moment `at`, seconds since 1970, by default now: 48 bits of milliseconds, 74 random bits."""
+    """UUIDv7 of the moment `at`, seconds since 1970, by default now: 48 bits of milliseconds, 74
+    random bits.
+    """
     milliseconds = int((time() if at is None else at) * 1000)
     high = (milliseconds & 0xFFFF_FFFF_FFFF) << 80 | 0x7 << 76 | 0x2 << 62
     ids = []
@@ -85,12 +88,14 @@ def id_digest(id_: str) -> str:
 class Terms:
     """The model's version, the rule, and the benefit matrix by which a decision was made.
 
-    `benefits` (K, A) has a row per class and a column per action; None where the request stated none. `priors` are
-    those that the request stated. `figures` holds what else the rule used: thresholds, costs, limits, prices, the
-    budget, and where the `bands` of numbers begin that are the classes.
+    `benefits` (K, A) has a row per class and a column per action; None where the request stated
+    none. `priors` are those that the request stated. `figures` holds what else the rule used:
+    thresholds, costs, limits, prices, the budget, and where the `bands` of numbers begin that are
+    the classes.
 
-    A quantity (the rule `UNIT_COSTS`) has one class of all numbers, and one action. The quantity and the ends of its
-    interval are in the place of the probabilities, and minus its expected cost in that of the expected benefit.
+    A quantity (the rule `UNIT_COSTS`) has one class of all numbers, and one action. The quantity
+    and the ends of its interval are in the place of the probabilities, and minus its expected cost
+    in that of the expected benefit.
     """
 
     verb: str  # predict or acquire
@@ -147,7 +152,9 @@ class Row(NamedTuple):
 
 
 def place_of(ids: str, position: int) -> str:
-    """The place of one of the ids at `ids`: a list has a place for each, a column that the request names is one."""
+    """The place of one of the ids at `ids`: a list has a place for each, a column that the request
+    names is one.
+    """
     return ids + pointer(position) if ids.endswith("ids") else ids
 
 
@@ -155,8 +162,8 @@ def place_of(ids: str, position: int) -> str:
 class Batch:
     """The decisions of one request, which are stored together or not at all.
 
-    `terms` by digest. The ids of the request stand at `place`, those of the rows at `positions` there, by default all.
-    `stored` is called when they are durable.
+    `terms` by digest. The ids of the request stand at `place`, those of the rows at `positions`
+    there, by default all. `stored` is called when they are durable.
     """
 
     rows: Sequence[Row]
@@ -173,7 +180,9 @@ class Batch:
 
 @dataclass(frozen=True)
 class Decided:
-    """n decisions to be recorded: `term` (n,) are indices into `terms`, all others as the columns are called."""
+    """n decisions to be recorded: `term` (n,) are indices into `terms`, all others as the columns
+    are called.
+    """
 
     terms: Sequence[Terms]
     term: Sequence[int] | np.ndarray
@@ -214,7 +223,8 @@ class Decided:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a decision, as a client says: indices into the classes and actions of its terms.
+    """What became of a decision, as a client says: indices into the classes and actions of its
+    terms.
 
     Where the truth is a number, `truth` is its band.
     """
@@ -230,7 +240,9 @@ class Outcome:
         return replace(self, **later.stated)
 
     def contradicts(self, later: Self) -> bool:
-        """Whether `later` states something else than this does; what only one of them states is no contradiction."""
+        """Whether `later` states something else than this does; what only one of them states is no
+        contradiction.
+        """
         mine = self.stated
         return any(mine.get(name, value) != value for name, value in later.stated.items())
 
@@ -254,14 +266,14 @@ class CasesQuery(NamedTuple):
 class Cases:
     """Decisions of one model on one day, n of them, in no particular order.
 
-    `term` (n,) are indices into `terms`, `key` (n,) indices into `keys`, the names of the keys that asked (None without
-    one). `choice` (n,) and `action` (n,), the one that was really taken, are indices into the actions of a case's
-    terms; `truth` (n,) are indices into its classes; `UNKNOWN` where there is none; `number` (n,) are truths that are
-    numbers. `probabilities` (n, K) is padded with NaN for terms with fewer classes. Floats that are absent are NaN.
-    Times are seconds since 1970.
-    `ids` and `instances` (JSON, None where absent) are there where they were asked for.
-    `shadows` has, by challenger (`name:version`), what it would have chosen, (n,) indices into the same actions,
-    `UNKNOWN` where it was not asked.
+    `term` (n,) are indices into `terms`, `key` (n,) indices into `keys`, the names of the keys that
+    asked (None without one). `choice` (n,) and `action` (n,), the one that was really taken, are
+    indices into the actions of a case's terms; `truth` (n,) are indices into its classes; `UNKNOWN`
+    where there is none; `number` (n,) are truths that are numbers. `probabilities` (n, K) is padded
+    with NaN for terms with fewer classes. Floats that are absent are NaN. Times are seconds since
+    1970. `ids` and `instances` (JSON, None where absent) are there where they were asked for.
+    `shadows` has, by challenger (`name:version`), what it would have chosen, (n,) indices into the
+    same actions, `UNKNOWN` where it was not asked.
     """
 
     day: int

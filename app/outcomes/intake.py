@@ -1,4 +1,5 @@
-"""Outcomes on their way into the store: each is there once, whoever sends it how often, and in whatever order.
+"""Outcomes on their way into the store: each is there once, whoever sends it how often, and in
+whatever order.
 
 And what one process recorded and was told, by model and version, as metrics for Prometheus.
 """
@@ -35,10 +36,11 @@ _VERSION = ("model", "version")
 
 @dataclass
 class Received:
-    """What became of the outcomes of a request. Of those that contradict what is stored, `conflicts` has id, stored
-    and sent.
+    """What became of the outcomes of a request. Of those that contradict what is stored,
+    `conflicts` has id, stored and sent.
 
-    Among the accepted, `first` are the first ones of their decisions, `corrected` those that were another before.
+    Among the accepted, `first` are the first ones of their decisions, `corrected` those that were
+    another before.
     """
 
     accepted: int = 0
@@ -56,10 +58,10 @@ def receive(
 ) -> Received:
     """Store outcomes in one transaction.
 
-    `resolve` locates their decisions; it is called again where a file of their days changed meanwhile, or a decision
-    was erased. Fields that the stored outcome lacks are added. One that contradicts it replaces it with
-    `correct`, else it is a conflict. `also` gives what is written in the same transaction. Raises Unavailable where
-    decisions keep moving. O(n log n).
+    `resolve` locates their decisions; it is called again where a file of their days changed
+    meanwhile, or a decision was erased. Fields that the stored outcome lacks are added. One that
+    contradicts it replaces it with `correct`, else it is a conflict. `also` gives what is written
+    in the same transaction. Raises Unavailable where decisions keep moving. O(n log n).
     """
     for _ in range(ROUNDS):
         sent = resolve()
@@ -132,11 +134,13 @@ def _store(
 
 
 class Totals:
-    """Decisions recorded and their expected benefit, requests that could not be recorded, and first outcomes.
+    """Decisions recorded and their expected benefit, requests that could not be recorded, and first
+    outcomes.
 
-    Benefits are those of decisions that were carried out and stated benefits. Their sums may fall, and Prometheus could
-    not tell a fall from a new start: gains and losses are counters of their own. `squared` sums the squares of the
-    differences between realised and expected benefit, `variance` their variances by the probabilities of the decisions.
+    Benefits are those of decisions that were carried out and stated benefits. Their sums may fall,
+    and Prometheus could not tell a fall from a new start: gains and losses are counters of their
+    own. `squared` sums the squares of the differences between realised and expected benefit,
+    `variance` their variances by the probabilities of the decisions.
     """
 
     def __init__(self) -> None:

@@ -1,5 +1,5 @@
-"""Decisions are recorded before they are answered: by one thread, in one transaction for all that wait, by the driver's
-own statements, so that one is stored in about the time that its commit takes.
+"""Decisions are recorded before they are answered: by one thread, in one transaction for all that
+wait, by the driver's own statements, so that one is stored in about the time that its commit takes.
 """
 
 import asyncio
@@ -54,8 +54,9 @@ class _Waiting(NamedTuple):
 class Recorder:
     """Stores the decisions of all requests of this process; `totals` counts them.
 
-    A request waits for the transaction that has its rows, and no request for the faults of another. On PostgreSQL large
-    batches have a thread and a connection of their own; SQLite has one writer at a time.
+    A request waits for the transaction that has its rows, and no request for the faults of another.
+    On PostgreSQL large batches have a thread and a connection of their own; SQLite has one writer
+    at a time.
     """
 
     def __init__(
@@ -71,8 +72,8 @@ class Recorder:
     async def record(self, batch: Batch) -> None:
         """Return when the batch is durable.
 
-        Raises IdsTaken, Busy, TooLarge, and Unavailable where nothing can be recorded for now, or until the next start;
-        then the answer must not be sent.
+        Raises IdsTaken, Busy, TooLarge, and Unavailable where nothing can be recorded for now, or
+        until the next start; then the answer must not be sent.
         """
         count = len(batch.rows)
         if count > MAX_ROWS:
@@ -175,7 +176,9 @@ class _Lane:
         return group or ([self._large.popleft()] if self._large else [])
 
     def _written(self, group: Sequence[_Waiting]) -> Sequence[BaseException | Sequence[Row]]:
-        """What became of each; where one row of one request may be the cause of an error, each is tried alone."""
+        """What became of each; where one row of one request may be the cause of an error, each is
+        tried alone.
+        """
         try:
             return self._store.write([waiting.batch for waiting in group])
         except Exception as error:  # noqa: BLE001 - it is an answer
@@ -221,11 +224,12 @@ class RowStore:
         self._begin = "BEGIN IMMEDIATE" if database.is_sqlite else f"BEGIN; {lock}"
 
     def write(self, batches: Sequence[Batch]) -> list[PayoffError | Sequence[Row]]:
-        """What became of each batch, durable: the rows that are new, or why none of it is stored, such as IdsTaken.
+        """What became of each batch, durable: the rows that are new, or why none of it is stored,
+        such as IdsTaken.
 
-        A batch whose ids all stand for the same decisions already is accepted. DatabaseAway where the database does not
-        answer; then nothing, or all, of it may be stored, and may be sent again. Another error where a row cannot be
-        stored: nothing of the batches is.
+        A batch whose ids all stand for the same decisions already is accepted. DatabaseAway where
+        the database does not answer; then nothing, or all, of it may be stored, and may be sent
+        again. Another error where a row cannot be stored: nothing of the batches is.
         """
         doubtful = False  # whether rows of ours may be there, or such of another process
         began = monotonic()
@@ -307,7 +311,9 @@ class RowStore:
         return results
 
     def _insert(self, rows: Sequence[Row]) -> None:
-        """One statement for many rows: the interpreter's lock, which others hold, is waited for once."""
+        """One statement for many rows: the interpreter's lock, which others hold, is waited for
+        once.
+        """
         if len(rows) > 1 and not self._database.is_sqlite:
             with (
                 self._driver.cursor() as cursor,
@@ -340,9 +346,11 @@ class RowStore:
         return found
 
     def _sealed(self, batch: Batch) -> PayoffError | dict[str, int | str]:
-        """As `_stored`, of decisions that only files have: those with an id of the service, of an earlier day.
+        """As `_stored`, of decisions that only files have: those with an id of the service, of an
+        earlier day.
 
-        An error where that cannot be found out, which is of this batch, and not of those that are written with it.
+        An error where that cannot be found out, which is of this batch, and not of those that are
+        written with it.
         """
         today = day_of(time())
         v7 = [row.id for row in batch.rows if row.id[14:15] == "7"]
@@ -363,7 +371,9 @@ class RowStore:
 def _judged(
     batch: Batch, stored: dict[str, int | str], sealed: dict[str, int | str]
 ) -> PayoffError | Sequence[Row]:
-    """The rows that are new, noted in `stored`; an error where one of the ids stands for something else."""
+    """The rows that are new, noted in `stored`; an error where one of the ids stands for something
+    else.
+    """
     stored |= {**sealed, **stored}
     taken = [i for i, row in enumerate(batch.rows) if stored.get(row.id, row.digest) != row.digest]
     if taken:

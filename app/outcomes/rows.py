@@ -1,4 +1,6 @@
-"""Recorded decisions in the database: where they are, batches of them as columns, and which files hold the others."""
+"""Recorded decisions in the database: where they are, batches of them as columns, and which files
+hold the others.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -52,7 +54,9 @@ class SealedFile(NamedTuple):
 
 
 class Replaced(Damaged):
-    """A file that was current a moment ago is missing: replaced, or, where it is so again and again, lost."""
+    """A file that was current a moment ago is missing: replaced, or, where it is so again and
+    again, lost.
+    """
 
     def __init__(self, file: str) -> None:
         super().__init__(
@@ -63,7 +67,9 @@ class Replaced(Damaged):
 def sealed_files(
     connection: Connection, *where: ColumnElement[bool]
 ) -> dict[Day, list[SealedFile]]:
-    """The files of days that are sealed, in the order in which they were written; the days in order."""
+    """The files of days that are sealed, in the order in which they were written; the days in
+    order.
+    """
     table = SEALED_FILES.c
     query = select(table.file, table.model, table.day, table.kind, table.at).where(
         table.is_current, *where
@@ -80,10 +86,11 @@ def files_of(connection: Connection, model: str, day: int) -> list[SealedFile]:
 
 
 def lock(connection: Connection, number: int = SEALING_LOCK, *, shared: bool = False) -> None:
-    """Keep others from sealing and erasing until this transaction ends, and unless `shared` from storing outcomes.
+    """Keep others from sealing and erasing until this transaction ends, and unless `shared` from
+    storing outcomes.
 
-    Who has the lock of recording alone waits for decisions that are being recorded, and these for it. A transaction
-    that writes in SQLite has locked all there is.
+    Who has the lock of recording alone waits for decisions that are being recorded, and these for
+    it. A transaction that writes in SQLite has locked all there is.
     """
     if connection.dialect.name == "postgresql":
         name = "pg_advisory_xact_lock_shared" if shared else "pg_advisory_xact_lock"
@@ -153,7 +160,9 @@ def columns(
     *,
     sort: bool = False,
 ) -> Iterator[ColumnBatch]:
-    """Columns of rows by their `names`, by default all, at most `BATCH` rows at a time; `sort` by id, as bytes."""
+    """Columns of rows by their `names`, by default all, at most `BATCH` rows at a time; `sort` by
+    id, as bytes.
+    """
     names = names or list(of)
     query = select(*(of[name] for name in names)).where(*where)
     if sort:

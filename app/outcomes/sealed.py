@@ -1,4 +1,5 @@
-"""Files of sealed days: Parquet, sorted by id, never changed; joined by id with what the database has of the day.
+"""Files of sealed days: Parquet, sorted by id, never changed; joined by id with what the database
+has of the day.
 
 Imported where a file is needed.
 """
@@ -84,7 +85,9 @@ def decision_table(
     shadows: Mapping[str, Mapping[str, int]],
     columns: Any = None,
 ) -> Any:
-    """Rows of the database as a table; `columns` is its schema, by default that of what the batch has."""
+    """Rows of the database as a table; `columns` is its schema, by default that of what the batch
+    has.
+    """
     if columns is None:
         whole = decision_schema(max(map(len, batch.get("probabilities", ())), default=0), shadows)
         columns = pa.schema(
@@ -153,7 +156,9 @@ class OpenFile:
     def parts(
         self, names: Sequence[str] | None = None, ids: Sequence[str] | None = None
     ) -> Iterator[Any]:
-        """The rows in order, some groups at a time; with `ids` only theirs, looked for where they can be."""
+        """The rows in order, some groups at a time; with `ids` only theirs, looked for where they
+        can be.
+        """
         groups, in_order = range(self._parquet.num_row_groups), sorted(ids or ())
         fitting = [i for i in groups if ids is None or self._may_have(i, in_order)]
         for first in range(0, len(fitting), _PART):
@@ -198,7 +203,9 @@ class SealedFiles:
 
     @contextmanager
     def open(self, file: SealedFile) -> Iterator[OpenFile]:
-        """One file, read piece by piece; Replaced where it is missing, Damaged where it is not what was written."""
+        """One file, read piece by piece; Replaced where it is missing, Damaged where it is not what
+        was written.
+        """
         try:
             opened = self._storage.open(file.file, SEAL)
         except NotFound as error:
@@ -215,7 +222,9 @@ class SealedFiles:
     def find(
         self, file: SealedFile, ids: Sequence[str], names: Sequence[str]
     ) -> Iterator[dict[str, Any]]:
-        """The rows of some ids in a file, with these columns and the id; Replaced where it is missing."""
+        """The rows of some ids in a file, with these columns and the id; Replaced where it is
+        missing.
+        """
         with self.open(file) as opened:
             for table in opened.parts(["id", *names], ids):
                 yield from table.to_pylist()
@@ -363,7 +372,9 @@ def _latest(told: Sequence[Any]) -> Any:
 
 
 def _places(ids: Any, sorted_ids: Any) -> Any:
-    """Where each id is among the others, null where it is not. O(n), since only those are hashed that it can be."""
+    """Where each id is among the others, null where it is not. O(n), since only those are hashed
+    that it can be.
+    """
     found = []
     for first in range(0, len(ids), _JOINED):
         some = ids.slice(first, _JOINED)

@@ -1,10 +1,10 @@
 """Days that are over become files, and files lose what was erased.
 
-The decisions of a day are written as one file beside what there is, and its outcomes as another; both are entered in
-one transaction. What comes later is a row again, and becomes a further file. Rows that are also in a file are left out
-of reading, and are removed some at a time, so that nobody waits long. Whatever process dies at whatever moment, a
-decision is in a file that readers know, in the database, or in both with the same content; the next sealing goes on
-from there.
+The decisions of a day are written as one file beside what there is, and its outcomes as another;
+both are entered in one transaction. What comes later is a row again, and becomes a further file.
+Rows that are also in a file are left out of reading, and are removed some at a time, so that nobody
+waits long. Whatever process dies at whatever moment, a decision is in a file that readers know, in
+the database, or in both with the same content; the next sealing goes on from there.
 """
 
 import logging
@@ -65,11 +65,12 @@ class Sealer:
         self._storage = storage
 
     def seal(self, model: str, day: int) -> bool:
-        """Write what the database has of a day that is over as files, and remove it from the database.
+        """Write what the database has of a day that is over as files, and remove it from the
+        database.
 
-        False, and nothing changed, where another process sealed or erased meanwhile, or nothing was to be written.
-        Memory of the compressed files, and of the ids that are to be removed. Minutes for a million decisions, half of
-        them pauses for other writers.
+        False, and nothing changed, where another process sealed or erased meanwhile, or nothing was
+        to be written. Memory of the compressed files, and of the ids that are to be removed.
+        Minutes for a million decisions, half of them pauses for other writers.
         """
         self._clear(model, day)
         began = time()
@@ -104,9 +105,11 @@ class Sealer:
         return is_valid
 
     def purge(self, model: str, day: int) -> None:
-        """Replace the files of a day that have erased cases by such without, and forget the ids of these.
+        """Replace the files of a day that have erased cases by such without, and forget the ids of
+        these.
 
-        Replaced, and no id is forgotten, where another process has replaced a file meanwhile: it may not know them all.
+        Replaced, and no id is forgotten, where another process has replaced a file meanwhile: it
+        may not know them all.
         """
         with self._database.reading() as connection:
             ids, files = erased_of(connection, model, day), files_of(connection, model, day)
@@ -125,7 +128,8 @@ class Sealer:
         self.remove(files)
 
     def remove(self, files: Iterable[str]) -> None:
-        """Remove files that no reader reads any more; those where that fails are removed by upkeep a day later.
+        """Remove files that no reader reads any more; those where that fails are removed by upkeep
+        a day later.
 
         Not to be called where a commit raised: nobody knows then which files are current.
         """
@@ -175,7 +179,9 @@ class Sealer:
         self.remove([file.file])
 
     def _clear(self, model: str, day: int) -> None:
-        """Remove the rows that are in files, with pauses as long as the work, in which others write."""
+        """Remove the rows that are in files, with pauses as long as the work, in which others
+        write.
+        """
         with self._database.reading(without_timeout=True) as connection:
             ids = {
                 "decisions": _ids(connection, OF_DECISIONS, of_day(DECISIONS, model, day)),
@@ -215,7 +221,9 @@ def _enter(connection: Connection, files: Iterable[str], at: float | None = None
 
 
 def _erasures(connection: Connection, model: str, day: int) -> int:
-    """How many decisions of a day were ever erased: where it has changed, what was read before may not be written."""
+    """How many decisions of a day were ever erased: where it has changed, what was read before may
+    not be written.
+    """
     query = select(func.count()).select_from(ERASED).where(*of_day(ERASED, model, day))
     return int(connection.execute(query).scalar_one())
 
@@ -244,8 +252,8 @@ def _ids(connection: Connection, of: Mapping[str, Any], where: list[Any]) -> Any
 
 
 def _remove(connection: Connection, file: SealedFile, part: dict[str, list[Any]]) -> None:
-    """Remove rows that a file has, locked in the order in which others lock them: decisions, of which the ids of
-    callers are kept, or outcomes that still have the same revision.
+    """Remove rows that a file has, locked in the order in which others lock them: decisions, of
+    which the ids of callers are kept, or outcomes that still have the same revision.
     """
     table = DECISIONS if file.kind == "decisions" else OUTCOMES
     columns = [table.c[name] for name in ("id", "given", "digest", "revision") if name in table.c]

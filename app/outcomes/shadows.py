@@ -26,7 +26,9 @@ class Shadows:
         self._database.changes.follow(_all, self._told)
 
     def of(self, reference: str) -> tuple[str, ...]:
-        """The challengers, `name:version`, of `name@alias`; none for other references. No input or output."""
+        """The challengers, `name:version`, of `name@alias`; none for other references. No input or
+        output.
+        """
         return self._of.get(reference, ())
 
     def read(self, model: str) -> dict[str, list[str]]:

@@ -1,4 +1,6 @@
-"""The tables of recorded decisions, alike on SQLite and PostgreSQL. Times are seconds since 1970, days are UTC."""
+"""The tables of recorded decisions, alike on SQLite and PostgreSQL. Times are seconds since 1970,
+days are UTC.
+"""
 
 from sqlalchemy import (
     BigInteger,

@@ -1,4 +1,6 @@
-"""What workers do with recorded decisions every hour: seal days that are over, and remove what must not be kept."""
+"""What workers do with recorded decisions every hour: seal days that are over, and remove what must
+not be kept.
+"""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -37,8 +39,9 @@ _log = logging.getLogger(__name__)
 def due(connection: Connection, now: float) -> list[Day]:
     """Models and days to be sealed, or of which enough decisions or outcomes came later.
 
-    A row of SQL costs a reader microseconds, a further file milliseconds. So a sealed day gets a file daily where many
-    outcomes wait, else 1, 2, 4, 8 … days after its last one: as many as the logarithm of its age.
+    A row of SQL costs a reader microseconds, a further file milliseconds. So a sealed day gets a
+    file daily where many outcomes wait, else 1, 2, 4, 8 … days after its last one: as many as the
+    logarithm of its age.
     """
     over = day_of(now - SETTLED_SECONDS) * DAY
     sealed = sealed_files(connection)
@@ -56,13 +59,17 @@ def due(connection: Connection, now: float) -> list[Day]:
 
 
 def _is_enough(files: Sequence[SealedFile], outcomes: int, now: float) -> bool:
-    """Whether it is time for further files of a day, which has two of the first time: of decisions, and of outcomes."""
+    """Whether it is time for further files of a day, which has two of the first time: of decisions,
+    and of outcomes.
+    """
     days = (now - files[-1].at) / DAY
     return days >= (1 if outcomes >= MANY else 2 ** max(len(files) - 2, 0))
 
 
 def keep_up(archive: Archive, keep_seconds: float | None, *, seals: bool = True) -> None:
-    """Seal what is due, if at all, and remove what has expired and what is left over. One process does so at a time."""
+    """Seal what is due, if at all, and remove what has expired and what is left over. One process
+    does so at a time.
+    """
     with alone(archive.database) as is_alone:
         if not is_alone:
             return
@@ -155,8 +162,8 @@ def _remove_unused_terms(database: Database) -> None:
 def _remove_abandoned(archive: Archive) -> None:
     """Remove files that this database noted, and that no reader has read for a day; no others.
 
-    A file that it does not know may be the only place of decisions: it is there where the database was lost, is an
-    older copy, or is another one.
+    A file that it does not know may be the only place of decisions: it is there where the database
+    was lost, is an older copy, or is another one.
     """
     table = SEALED_FILES.c
     with archive.database.reading() as connection:
@@ -169,7 +176,9 @@ def _remove_abandoned(archive: Archive) -> None:
 
 @contextmanager
 def alone(database: Database) -> Iterator[bool]:
-    """Whether no other process is at it. On SQLite there may be two: the second one finds each day sealed."""
+    """Whether no other process is at it. On SQLite there may be two: the second one finds each day
+    sealed.
+    """
     if database.is_sqlite:
         yield True
         return

@@ -1,5 +1,5 @@
-"""Whether what decisions are about has changed: the classes that occur, scores and features, against those of training
-or of the days before.
+"""Whether what decisions are about has changed: the classes that occur, scores and features,
+against those of training or of the days before.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -38,8 +38,8 @@ Changed = tuple[dict[str, Any], Change | None]  # what was compared, and None wh
 
 
 def trained(stores: Stores, name: str, version: int) -> tuple[np.ndarray | None, int]:
-    """The class shares (K,) and the rows that a version was fitted on; None and 0 of one that is deleted, or has no
-    classes.
+    """The class shares (K,) and the rows that a version was fitted on; None and 0 of one that is
+    deleted, or has no classes.
     """
     try:
         card = stores.registry.index.card(name, version)
@@ -116,9 +116,11 @@ class ClassShares:
         }
 
     def missing(self, classes: Mapping[int, Sequence[Label]]) -> str | None:
-        """Why nothing is concluded where the truths of some class seem not to become known; None where all do.
+        """Why nothing is concluded where the truths of some class seem not to become known; None
+        where all do.
 
-        Among the cases with known truth a class was promised dozens of times, and none of them has it.
+        Among the cases with known truth a class was promised dozens of times, and none of them has
+        it.
         """
         for version, counts in self.counts.items():
             promised = np.where(counts == 0, self.promised[version], 0.0)
@@ -148,8 +150,8 @@ def drift(changes: Sequence[Changed]) -> list[dict[str, Any]]:
 
 @dataclass
 class Scores:
-    """Histograms (K, bins) by version, classes and day of the probabilities of each class, under the priors of
-    training, with all features known.
+    """Histograms (K, bins) by version, classes and day of the probabilities of each class, under
+    the priors of training, with all features known.
     """
 
     by_day: dict[tuple[int, tuple[Label, ...]], dict[int, np.ndarray]] = field(default_factory=dict)
@@ -162,7 +164,9 @@ class Scores:
         days[part.day] = days.get(part.day, 0) + counts
 
     def changes(self) -> Iterator[Changed]:
-        """The probabilities of each class on the earlier days against the later ones, each about half of the cases."""
+        """The probabilities of each class on the earlier days against the later ones, each about
+        half of the cases.
+        """
         for (version, classes), days in sorted(self.by_day.items(), key=lambda item: item[0][0]):
             listed = np.array([days[day] for day in sorted(days)])  # (D, K, bins)
             K = listed.shape[1]
@@ -178,8 +182,8 @@ class Scores:
 
 
 def feature_changes(recorded: Iterable[Cases]) -> Iterator[Changed]:
-    """Each feature of recorded instances, of the first days against the last: its values, None where they cannot be
-    compared, and whether it is missing as often.
+    """Each feature of recorded instances, of the first days against the last: its values, None
+    where they cannot be compared, and whether it is missing as often.
     """
     before, after = sides(recorded)
     for name in dict.fromkeys(name for one in (*before, *after) for name in one):
@@ -193,7 +197,9 @@ def feature_changes(recorded: Iterable[Cases]) -> Iterator[Changed]:
 
 
 def compared_values(before: Sequence[Any], after: Sequence[Any]) -> Change | None:
-    """Values of a feature, numbers or categories, without missing ones; None with too few, or numbers beside text."""
+    """Values of a feature, numbers or categories, without missing ones; None with too few, or
+    numbers beside text.
+    """
     columns = [[value for value in side if value is not None] for side in (before, after)]
     kinds = {
         isinstance(value, int | float) and not isinstance(value, bool)
@@ -220,11 +226,12 @@ def compared_values(before: Sequence[Any], after: Sequence[Any]) -> Change | Non
 
 
 def sides(recorded: Iterable[Cases]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Instances of the first and of the last half of the days that have any, at most 5,000 of each; none of one day.
+    """Instances of the first and of the last half of the days that have any, at most 5,000 of each;
+    none of one day.
 
-    Drawn at random, with the same chance for each instance of a side: rows of a day in the order in which they are
-    stored, or as many of a quiet day as of a busy one, would differ where nothing has changed. Kept are those with the
-    least random numbers.
+    Drawn at random, with the same chance for each instance of a side: rows of a day in the order in
+    which they are stored, or as many of a quiet day as of a busy one, would differ where nothing
+    has changed. Kept are those with the least random numbers.
     """
     rng, limit = np.random.default_rng(0), 1.0
     number, day, text = np.empty(0), np.empty(0, dtype=np.int64), np.empty(0, dtype=object)

@@ -1,4 +1,6 @@
-"""A data set of what was decided on and turned out: recorded instances with their truth, to learn from again."""
+"""A data set of what was decided on and turned out: recorded instances with their truth, to learn
+from again.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -37,12 +39,14 @@ def make(
     owner: str,
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> Dataset:
-    """Keep the recorded instances of a model from `since` until before `until` whose truth is known, as a data set.
+    """Keep the recorded instances of a model from `since` until before `until` whose truth is
+    known, as a data set.
 
-    Truths of days of which many are still to come count as unknown. Its columns are the features and values of the
-    model's latest version, without those that no instance has, and its label. The record has, as `lineage`, where the
-    rows come from, how many decisions are left out for what reason, and `warnings` where they are no fair sample.
-    Raises NotFound at /model, Conflict where no data set can be made of these rows, Invalid at /name, TooLarge.
+    Truths of days of which many are still to come count as unknown. Its columns are the features
+    and values of the model's latest version, without those that no instance has, and its label. The
+    record has, as `lineage`, where the rows come from, how many decisions are left out for what
+    reason, and `warnings` where they are no fair sample. Raises NotFound at /model, Conflict where
+    no data set can be made of these rows, Invalid at /name, TooLarge.
     """
     card = _latest(stores, model)
     request = UploadRequest(label=(card.labels[0],), name=name, owner=owner)
@@ -123,7 +127,9 @@ def _schema(card: Card) -> pa.Schema:
 
 
 def _batch(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
-    """Rows to be written, null where one lacks a value; Conflict where one is of another kind than its column."""
+    """Rows to be written, null where one lacks a value; Conflict where one is of another kind than
+    its column.
+    """
     columns = []
     for field in schema:
         try:
@@ -136,8 +142,8 @@ def _batch(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
 def _rows(
     cases: Cases, card: Card, counts: Counter[str], versions: set[int]
 ) -> Iterator[dict[str, Any]]:
-    """A row for each usable case, with what its instance has of the card's features and values. Count these, and the
-    others by what they lack; add to `versions`.
+    """A row for each usable case, with what its instance has of the card's features and values.
+    Count these, and the others by what they lack; add to `versions`.
     """
     assert cases.instances is not None
     features = [*(feature.name for feature in card.features), *card.values]

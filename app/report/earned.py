@@ -1,7 +1,8 @@
-"""What the decisions earned against what was expected of them, and what is known of that: the verdict on the
-model, whether truth depends on the action, and the bounds that leaves.
+"""What the decisions earned against what was expected of them, and what is known of that: the
+verdict on the model, whether truth depends on the action, and the bounds that leaves.
 
-Every object with an amount of money has `basis`: which cases it is about, and what it takes for granted.
+Every object with an amount of money has `basis`: which cases it is about, and what it takes for
+granted.
 """
 
 from collections import Counter, defaultdict
@@ -43,8 +44,8 @@ class Account:
         None  # the same of the actions really taken, from the first that is another
     )
     taken_promised: float = 0.0
-    # Decisions with a matrix whose truth is unknown: how many, and the sums of the least and the greatest that they can
-    # earn, and of what is expected of them.
+    # Decisions with a matrix whose truth is unknown: how many, and the sums of the least and the
+    # greatest that they can earn, and of what is expected of them.
     open: np.ndarray = field(default_factory=lambda: np.zeros(4))
     told: MeanSums = field(
         default_factory=MeanSums
@@ -79,7 +80,9 @@ class Account:
         self.promise.compare(money.decided - money.promised, money.risks, part.day)
 
     def document(self, basis: str, doubt: str | None = None) -> dict[str, Any]:
-        """Promised and realised benefit, their difference, the verdict, and counts; `doubt` is why there is none."""
+        """Promised and realised benefit, their difference, the verdict, and counts; `doubt` is why
+        there is none.
+        """
         judged = judge(self.promise)
         n = self.promise.count
         tolerance = _TOLERANCE * self.size / n if n else None
@@ -119,10 +122,11 @@ class Account:
         }
 
     def _realised(self, judged: Mean) -> Mean:
-        """The benefit received, with an interval around what the model expected of the actions really taken.
+        """The benefit received, with an interval around what the model expected of the actions
+        really taken.
 
-        Benefits that were told differ from the matrix by an amount with an interval of its own; the two are added as
-        independent (Zou and Donner, 2008).
+        Benefits that were told differ from the matrix by an amount with an interval of its own; the
+        two are added as independent (Zou and Donner, 2008).
         """
         n = self.promise.count
         if not n:
@@ -171,7 +175,9 @@ def total(amount: float, cases: int, basis: str) -> dict[str, Any]:
 
 
 def basis(known: int, decisions: int, *, selective: bool, reason: str | None) -> str:
-    """What an amount about the cases with known truth takes for granted; `reason`: why no day is mature."""
+    """What an amount about the cases with known truth takes for granted; `reason`: why no day is
+    mature.
+    """
     about = SELECTED if selective else ASSUMING if known < decisions else KNOWN
     return about if reason is None else f"{about}; {reason}"
 

@@ -1,4 +1,6 @@
-"""What recorded quantities cost, against what was expected of them, and how many numbers lie in their intervals."""
+"""What recorded quantities cost, against what was expected of them, and how many numbers lie in
+their intervals.
+"""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,8 +16,9 @@ _FIGURES = ("over", "under", "coverage")
 
 @dataclass
 class Quantities:
-    """Sums over quantities: costs are those of cases with known truth, whatever a client told of them in place of the
-    unit costs; `missed` is 1 where a number lies in its interval, else 0, less the share that the interval promises.
+    """Sums over quantities: costs are those of cases with known truth, whatever a client told of
+    them in place of the unit costs; `missed` is 1 where a number lies in its interval, else 0, less
+    the share that the interval promises.
     """
 
     decisions: int = 0

@@ -1,5 +1,5 @@
-"""Replaying recorded decisions: what others would have earned where the truth is known. An order is checked and becomes
-a job; the job's own process replays.
+"""Replaying recorded decisions: what others would have earned where the truth is known. An order is
+checked and becomes a job; the job's own process replays.
 """
 
 import math
@@ -162,9 +162,11 @@ def run(stores: Stores, job: Job) -> None:
 
 @dataclass
 class Alternative:
-    """A version, None for the recorded probabilities, and a rule, against what was done in the same cases.
+    """A version, None for the recorded probabilities, and a rule, against what was done in the same
+    cases.
 
-    Both sides earn what the matrix has, also where a client reported another benefit of what was done.
+    Both sides earn what the matrix has, also where a client reported another benefit of what was
+    done.
     """
 
     model: str | None
@@ -189,8 +191,8 @@ class Alternative:
         self.bounds += (low.sum(), high.sum())
 
     def document(self, p_value: float, *, selective: bool, late: str | None) -> dict[str, Any]:
-        """The figures; `p_value` is corrected for the number of alternatives, `late` why nothing can be concluded
-        yet.
+        """The figures; `p_value` is corrected for the number of alternatives, `late` why nothing
+        can be concluded yet.
         """
         known = self.paired.count
         named = {"model": self.model, "rule": self.rule, "cases": self.cases, "known": known}
@@ -228,7 +230,9 @@ class Alternative:
 def documents(
     alternatives: Sequence[Alternative], *, selective: bool, late: str | None = None
 ) -> list[dict[str, Any]]:
-    """The figures of all alternatives, with one correction for all that differ from what was done (Holm)."""
+    """The figures of all alternatives, with one correction for all that differ from what was done
+    (Holm).
+    """
     adjusted = np.ones(len(alternatives))
     tested = [
         i for i, each in enumerate(alternatives) if each.failure is None and each.paired.nonzero
@@ -302,7 +306,9 @@ class Replay:
         }
 
     def _comparable(self, cases: Cases) -> Iterator[Slice]:
-        """Cases that were made under the same priors, their terms as they are replayed; the others are counted."""
+        """Cases that were made under the same priors, their terms as they are replayed; the others
+        are counted.
+        """
         for part in slices(cases, self._maturity.since):
             self._actions.add(part)
         cases, matrices = self._matrices(cases)
@@ -336,8 +342,8 @@ class Replay:
         )
 
     def _matrices(self, cases: Cases) -> tuple[Cases, Iterable[Any]]:
-        """The matrix of the order for each of the terms; where it depends on the case, each has terms of its own, and
-        None where its recorded instance does not have the columns.
+        """The matrix of the order for each of the terms; where it depends on the case, each has
+        terms of its own, and None where its recorded instance does not have the columns.
         """
         by_case = self._by_case
         if by_case is None:
@@ -379,7 +385,9 @@ class Replay:
         )  # fmt: skip
 
     def _priors(self, terms: Terms) -> tuple[tuple[float, ...] | None, tuple[float, ...] | None]:
-        """The priors that a request stated, and those of its probabilities: these, or those of training."""
+        """The priors that a request stated, and those of its probabilities: these, or those of
+        training.
+        """
         sent = (
             None
             if terms.priors is None
@@ -419,7 +427,8 @@ class Replay:
         alternative.add(part, way(part, rows, _choice(alternative.rule, part, rows, P)))
 
     def _posterior(self, name: str | None, part: Slice) -> tuple[np.ndarray, np.ndarray]:
-        """The rows that a version can decide on, those with a whole instance, and its probabilities; None as recorded.
+        """The rows that a version can decide on, those with a whole instance, and its
+        probabilities; None as recorded.
 
         Of a case of /acquire only some features were known.
         """

@@ -1,4 +1,6 @@
-"""What recorded decisions earned, against what was expected of them: the pass over all cases, and the document."""
+"""What recorded decisions earned, against what was expected of them: the pass over all cases, and
+the document.
+"""
 
 from __future__ import annotations
 
@@ -51,9 +53,11 @@ def report(
     until: float | None = None,
     by: By | None = None,
 ) -> dict[str, Any]:
-    """The report on the decisions of `name` (all versions), `name:3` or `name@alias`, of [since, until) in seconds.
+    """The report on the decisions of `name` (all versions), `name:3` or `name@alias`, of [since,
+    until) in seconds.
 
-    Raises NotFound for what is not published, Invalid at /by with more than 1,000 groups. Three passes, O(decisions).
+    Raises NotFound for what is not published, Invalid at /by with more than 1,000 groups. Three
+    passes, O(decisions).
     """
     wanted = Reference.parse(reference)
     versions: list[int] | None = None
@@ -168,7 +172,9 @@ def maturing(maturity: Maturity) -> dict[str, Any]:
 
 
 def _grouped(groups: Mapping[Any, Account], basis: str, reason: str | None) -> list[dict[str, Any]]:
-    """By name, of several kinds by its text. Verdicts are corrected for the number of groups (Holm)."""
+    """By name, of several kinds by its text. Verdicts are corrected for the number of groups
+    (Holm).
+    """
     names = sorted(
         groups,
         key=lambda name: (isinstance(name, str), name if isinstance(name, int) else 0, str(name)),
@@ -220,9 +226,11 @@ def _warnings(read: Read, selective: Mapping[str, Any]) -> Iterator[str]:
 
 
 def matured(days: Iterable[Cases], now: float) -> Maturity:
-    """Which truths are not to be used yet at `now`, in seconds: those of days of which many are still to come.
+    """Which truths are not to be used yet at `now`, in seconds: those of days of which many are
+    still to come.
 
-    Where clients say when truths were known, they may send them later, so none is expected after the last one sent.
+    Where clients say when truths were known, they may send them later, so none is expected after
+    the last one sent.
     """
     arrivals, labels, last, is_stated = Arrivals(now), dict[Label, int](), -np.inf, False
     for cases in filter(len, days):

@@ -20,11 +20,12 @@ ROW_CELLS = 1 << 23  # of the matrices of rows, 64 MB
 
 @dataclass(frozen=True)
 class Stack:
-    """The terms of many cases of the same version, classes and actions: `matrices` (T, K, A), 0 where none is `stated`.
+    """The terms of many cases of the same version, classes and actions: `matrices` (T, K, A), 0
+    where none is `stated`.
 
-    Of each term: `best` (T, K), what the best action earns in each class; `plain` (T,), whether the probabilities are
-    the model's own, with all features and without stated priors; `explore` (T,), the share of decisions that were
-    drawn, NaN for none.
+    Of each term: `best` (T, K), what the best action earns in each class; `plain` (T,), whether the
+    probabilities are the model's own, with all features and without stated priors; `explore` (T,),
+    the share of decisions that were drawn, NaN for none.
     """
 
     terms: Sequence[Terms]
@@ -64,11 +65,13 @@ class Stack:
 
 
 class Money(NamedTuple):
-    """Of the m cases with known truth and a matrix, (..., m) each: what they were promised, and what they earned.
+    """Of the m cases with known truth and a matrix, (..., m) each: what they were promised, and
+    what they earned.
 
-    `decided` is what the decisions earn by their matrix, and `promised` what was expected of them, with its `risks`
-    (2, m). `overridden`: another action was really taken; `taken_earned`, `taken_promised` and `taken_risks` are the
-    same of the actions really taken. `received` is the benefit that was told, else `taken_earned`.
+    `decided` is what the decisions earn by their matrix, and `promised` what was expected of them,
+    with its `risks` (2, m). `overridden`: another action was really taken; `taken_earned`,
+    `taken_promised` and `taken_risks` are the same of the actions really taken. `received` is the
+    benefit that was told, else `taken_earned`.
     """
 
     decided: np.ndarray
@@ -85,8 +88,9 @@ class Money(NamedTuple):
 class Slice(Cases):
     """Some cases of one day whose terms are those of a stack.
 
-    `known` (n,): the truth is known; `taken` (n,): the action really taken, where nobody told otherwise the one
-    decided; `has_matrix` (n,); `priced` (m,) are the rows with known truth and a matrix.
+    `known` (n,): the truth is known; `taken` (n,): the action really taken, where nobody told
+    otherwise the one decided; `has_matrix` (n,); `priced` (m,) are the rows with known truth and a
+    matrix.
     """
 
     stack: Stack
@@ -132,8 +136,9 @@ class Slice(Cases):
 def slices(
     cases: Cases, immature: int | None = None, alike: Callable[[Terms], Hashable] = lambda _: None
 ) -> Iterator[Slice]:
-    """The cases in parts of bounded size, without truths from the day `immature` on; the terms of a part have the same
-    version, classes and actions, all of them a matrix or none, and the same value of `alike`.
+    """The cases in parts of bounded size, without truths from the day `immature` on; the terms of a
+    part have the same version, classes and actions, all of them a matrix or none, and the same
+    value of `alike`.
     """
     mature = immature is None or cases.day < immature
     if not mature:

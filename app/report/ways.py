@@ -1,7 +1,8 @@
 """Ways to decide, and what one of them earns more than another on the same cases.
 
-A way is a column of actions (n,) over the cases of a slice, `UNKNOWN` where it decides nothing: what was decided, what
-was really taken, one action always, what a challenger chose, what another model, rule or matrix would have decided.
+A way is a column of actions (n,) over the cases of a slice, `UNKNOWN` where it decides nothing:
+what was decided, what was really taken, one action always, what a challenger chose, what another
+model, rule or matrix would have decided.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ _DR = "the same, with the model's expectation where the truth is unknown"
 
 
 def undrawn_actions(part: Slice, rows: np.ndarray) -> np.ndarray:
-    """The actions (n,) that rows (n,) of a slice would have by their probabilities, had none been drawn."""
+    """The actions (n,) that rows (n,) of a slice would have by their probabilities, had none been
+    drawn.
+    """
     best: np.ndarray = part.choice[rows]
     drawn = np.flatnonzero(
         part.propensity[rows] <= 0.5
@@ -60,17 +63,19 @@ def way(part: Slice, rows: np.ndarray, actions: np.ndarray | int) -> np.ndarray:
 
 @dataclass
 class Paired(MeanSums):
-    """The differences, the cases by class, and the classes in which the two earned, or could have earned, differently.
+    """The differences, the cases by class, and the classes in which the two earned, or could have
+    earned, differently.
 
-    A rare large loss that did not occur yet is in no difference: with few cases of its class there is no interval.
+    A rare large loss that did not occur yet is in no difference: with few cases of its class there
+    is no interval.
     """
 
     by_class: Counter[Label] = field(default_factory=Counter)
     apart: set[Label] = field(default_factory=set)
 
     def compare(self, part: Slice, base: np.ndarray, other: np.ndarray | None) -> np.ndarray:
-        """Add what `other` earns more than `base` where both decide and the truth is known; None is the best action of
-        the class that was true. Returns these rows.
+        """Add what `other` earns more than `base` where both decide and the truth is known; None is
+        the best action of the class that was true. Returns these rows.
         """
         rows = part.priced
         decided = base[rows] != UNKNOWN
@@ -179,8 +184,8 @@ class Ways:
         return {"decided": total(self.decided, n, basis), **lines}
 
     def _single(self, n: int) -> tuple[dict[str, Label], Paired] | None:
-        """The best of the actions that all cases have, and what the one that was best on one half of the cases earned
-        on the other, and the reverse: no hindsight.
+        """The best of the actions that all cases have, and what the one that was best on one half
+        of the cases earned on the other, and the reverse: no hindsight.
         """
         every = dict.fromkeys(label for label, _ in self.singles)
         labels = [
@@ -200,7 +205,9 @@ class Ways:
         return {"action": best}, crossed
 
     def overriding(self, basis: str, doubt: str | None = None) -> dict[str, Any]:
-        """Who was right in money where another action was really taken; `doubt` is why nobody can say."""
+        """Who was right in money where another action was really taken; `doubt` is why nobody can
+        say.
+        """
         found = self.overrides.mean()
         doubt = doubt or found.reason
         shown = verdict(found, doubt)
@@ -208,7 +215,9 @@ class Ways:
         return {**gain(self.overrides, basis), "right": right, "reason": doubt}
 
     def challengers(self, basis: str, doubt: str | None = None) -> list[dict[str, Any]]:
-        """Challengers against what was decided, by confidence sequences; `doubt` is why none has a verdict."""
+        """Challengers against what was decided, by confidence sequences; `doubt` is why none has a
+        verdict.
+        """
         listed = []
         for name, sequence in sorted(self.shadows.items()):
             found = sequence.interval()
@@ -228,7 +237,9 @@ class Ways:
 
 
 def verdict(found: Mean, doubt: str | None = None) -> str:
-    """What a mean gain shows; undecided with a doubt, and where its interval contains 0 or is not a number."""
+    """What a mean gain shows; undecided with a doubt, and where its interval contains 0 or is not a
+    number.
+    """
     if doubt is not None or found.low is None or found.high is None:
         return "undecided"
     return "better" if found.low > 0 else "worse" if found.high < 0 else "undecided"
@@ -262,7 +273,9 @@ class Kept:
 
 @dataclass
 class Exploration:
-    """Cases of which some were drawn, with the share that was; `labels` and `action_sets` are coded."""
+    """Cases of which some were drawn, with the share that was; `labels` and `action_sets` are
+    coded.
+    """
 
     cases: Kept = field(default_factory=Kept)
     action_sets: dict[tuple[Label, ...], int] = field(default_factory=dict)
@@ -294,7 +307,8 @@ class Exploration:
         self.cases.add(np.stack((truth >= 0, *codes, shares[rows], actions, *ways)))
 
     def document(self, doubt: str | None = None) -> dict[str, Any] | None:
-        """Inverse-propensity and doubly robust estimates over all decisions that were drawn; None without any.
+        """Inverse-propensity and doubly robust estimates over all decisions that were drawn; None
+        without any.
 
         With a `doubt` none is usable.
         """
@@ -329,8 +343,9 @@ class Exploration:
 
 
 def _reached(known: np.ndarray, chance: np.ndarray, best: np.ndarray) -> bool:
-    """Whether the truth of every case had a chance to become known, and did so often enough after every best action:
-    as often as ten cases of equal weight, for actions of at least one case in twenty.
+    """Whether the truth of every case had a chance to become known, and did so often enough after
+    every best action: as often as ten cases of equal weight, for actions of at least one case in
+    twenty.
     """
     if not (chance > 0).all():
         return False
