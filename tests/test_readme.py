@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.commands.demo import cases, tell
+from app.commands.demo import cases, show
 from tests.conftest import serving, settings_for
 
 ROOT = Path(__file__).parents[1]
@@ -83,7 +83,7 @@ def test_the_readme_has_the_matrix_and_the_result_of_the_demo(fresh, capsys):
     case = next(case for case in cases() if case.model == "wine")
     text = README.read_text()
 
-    tell(fresh, case)
+    show(fresh, case)
 
     earned = re.findall(
         r"^ +(-?\d+\.\d\d)   ", capsys.readouterr().out.partition("Earned on 72 ")[2], re.MULTILINE

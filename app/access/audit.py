@@ -20,8 +20,10 @@ _log = structlog.get_logger("payoff.audit")
 
 @dataclass(frozen=True)
 class Entry:
-    """A change: `action` (`alias.set`), what it was done to (`heart@champion`), by whom, with which
-    key, and when.
+    """A change.
+
+    `who` is the name of the key that made it and `client` its id, `action` is for example
+    `alias.set`, and `subject` is what was changed, as `heart@champion`.
     """
 
     seq: int
@@ -34,17 +36,16 @@ class Entry:
 
 
 class AuditLog:
-    """Entries are added, never changed or removed; they hold names and numbers, no payloads and no
-    keys.
+    """Entries are added, never changed or removed.
 
-    Each is also a line of the log.
+    They hold names and numbers, no payloads and no keys. Each entry is also a line of the log.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def entry(self, caller: Caller, action: str, subject: str, **details: Any) -> Write:
-        """What writes the entry, to be called within the change's transaction, after the change."""
+        """A function that writes the entry; call it within the change's transaction, after it."""
 
         def write(connection: Connection) -> None:
             self._add(connection, caller.name, caller.client, action, subject, details)
@@ -52,20 +53,20 @@ class AuditLog:
         return write
 
     def published(self, connection: Connection, job: str, subject: str) -> None:
-        """Enter a version under the name of who ordered its job."""
-        ordered = select(AUDIT_LOG.c.who, AUDIT_LOG.c.client).where(
+        """Enter a version under the name of the key that ordered its job."""
+        submission = select(AUDIT_LOG.c.who, AUDIT_LOG.c.client).where(
             AUDIT_LOG.c.subject == job, AUDIT_LOG.c.action == "job.submit"
         )
-        row = connection.execute(ordered).first()
-        who, client = (
-            ("unknown", None) if row is None else row
-        )  # ordered before there was an audit log
-        self._add(connection, who, client, "version.publish", subject, {"job": job})
+        row = connection.execute(submission).first()
+        # A job may have been ordered before there was an audit log.
+        name, client = ("unknown", None) if row is None else row
+        self._add(connection, name, client, "version.publish", subject, {"job": job})
 
     def page(self, size: int, token: str | None) -> tuple[list[Entry], str | None]:
         """Entries, newest first, and the token of the next page, None at the end."""
         statement = select(AUDIT_LOG).order_by(AUDIT_LOG.c.seq.desc()).limit(size + 1)
-        if (place := place_of(token, SEQUENCE_NUMBER)) is not None:
+        place = place_of(token, SEQUENCE_NUMBER)
+        if place is not None:
             statement = statement.where(AUDIT_LOG.c.seq < int(place))
         with self._database.reading() as connection:
             rows = connection.execute(statement).mappings().all()
@@ -75,13 +76,13 @@ class AuditLog:
     def _add(
         self,
         connection: Connection,
-        who: str,
+        name: str,
         client: str | None,
         action: str,
         subject: str,
         details: dict[str, Any],
     ) -> None:
-        values = {"who": who, "client": client, "action": action, "subject": subject}
+        values = {"who": name, "client": client, "action": action, "subject": subject}
         connection.execute(
             insert(AUDIT_LOG).values(at=self._database.now, details=json.dumps(details), **values)
         )

@@ -1,6 +1,6 @@
-"""Who asks: callers with their scopes, and the keys by which they are known, in memory.
+"""Callers with their scopes, and the keys by which they are known, in memory.
 
-What is in memory is never older than a second while the database answers.
+The copy in memory is never older than a second while the database answers.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from functools import cached_property
 from time import time
 from typing import TYPE_CHECKING
 
-from app.access.rates import Rate, Windows, whole
+from app.access.rates import Rate, Windows, rounded_up
 from app.database.pages import compiled
 from app.errors import Forbidden, KeyMissing, NotFound, NotReady, TooMany
 from app.storage import Storage
@@ -24,15 +24,15 @@ if TYPE_CHECKING:  # it imports this module
     from app.access.keys import Keys, Revision
 
 KEY_FORM = re.compile(rb"payoff_[0-9a-f]{8}\.[A-Za-z0-9_-]{43}")
-GUESSES = Rate(
-    20, 60
-)  # wrong keys from one address; further ones get 429, and correct ones are accepted as before
+# Wrong keys from one address: further ones get 429, and correct ones are accepted as before.
+GUESSES = Rate(20, 60)
 
 _LOST = (
-    "API keys were made for this service, and their table is empty: restore the database, make a key with `payoff keys"
-    " create`, or set PAYOFF_ADMIN_KEY"
+    "API keys were made for this service, and their table is empty: restore the database, make a"
+    " key with `payoff keys create`, or set PAYOFF_ADMIN_KEY"
 )
-_NOBODY = secrets.token_bytes(32)  # what an unknown id is compared with: no secret has this digest
+# The secret of an unknown id is compared with this digest, which no secret has.
+_NO_DIGEST = secrets.token_bytes(32)
 
 _INVALID = "invalid API key; send a valid one in the X-API-Key header, or as a bearer token"
 
@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 
 
 class Scope(StrEnum):
-    """What a key opens; `admin` opens everything, and none of the others opens another."""
+    """What a key allows; `admin` allows everything, and no other scope includes another."""
 
     PREDICT = "predict"
     TRAIN = "train"
@@ -70,27 +70,24 @@ class Caller:
     jobs: int | None = None
 
     def need(self, scopes: frozenset[Scope]) -> None:
-        """Forbidden, naming what is missing, unless the key has one of these scopes; of none every
-        key has enough.
-        """
+        """Raise Forbidden unless the key has one of these scopes; no scopes need none."""
         if scopes and self.scopes.isdisjoint(scopes) and Scope.ADMIN not in self.scopes:
-            wanted = " or ".join(repr(scope.value) for scope in Scope if scope in scopes)
+            alternatives = " or ".join(repr(scope.value) for scope in Scope if scope in scopes)
             raise Forbidden(
-                f"this needs a key with the scope {wanted}; that of {self.name!r} has {_listed(self.scopes)}"
+                f"this needs a key with the scope {alternatives};"
+                f" that of {self.name!r} has {_listed(self.scopes)}"
             )
 
     def allows(self, reference: str) -> bool:
-        """Whether the key is for the model that a reference (`name`, `name:3`, `name@alias`) begins
-        with.
-        """
-        return (
-            not self.models
-            or self._pattern.fullmatch(_END_OF_NAME.split(reference, maxsplit=1)[0]) is not None
-        )
+        """Whether the key is for the model of a reference (`name`, `name:3`, `name@alias`)."""
+        if not self.models:
+            return True
+        name = _END_OF_NAME.split(reference, maxsplit=1)[0]
+        return self._pattern.fullmatch(name) is not None
 
     def need_model(self, reference: str) -> None:
-        """Forbidden, in the same words whether the model is there or not, where the key is for
-        others.
+        """Raise Forbidden where the key is for other models; the words are the same whether this
+        model exists or not.
         """
         if not self.allows(reference):
             raise Forbidden(
@@ -99,19 +96,21 @@ class Caller:
 
     @property
     def owner(self) -> str:
-        """Whose data sets this caller makes: the key's name, which outlives the key; empty for keys
-        of no table.
+        """The owner of data sets that this caller makes: the key's name, which outlives the key.
+
+        Empty for callers whose key is not in the table.
         """
         return "" if self.client is None else self.name
 
     def sees_data_of(self, owner: str) -> bool:
-        """Whether the data sets of `owner` are theirs to see, use and delete: of keys for some
-        models only their own are.
+        """Whether the caller may see, use and delete the data sets of `owner`.
+
+        Keys for some models may do so with their own data sets alone.
         """
         return not self.models or Scope.ADMIN in self.scopes or owner == self.owner
 
     def sees(self, model: str | None, client: str | None) -> bool:
-        """Whether a job for `model`, ordered with the key `client`, is theirs to look at.
+        """Whether the caller may see a job for `model` that was ordered with the key `client`.
 
         A job for no model, a comparison, is hidden from keys that are for some models, unless they
         ordered it.
@@ -137,14 +136,14 @@ class KeysMade:
     """A note in `storage`, beside the models, that API keys were made.
 
     The database may be lost and come back empty: a SQLite file that is not mounted is made anew.
-    Without the note a service whose keys were only there would then be open to everybody.
+    Without the note a service whose keys were only there would then be open to any client.
     """
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
     def known(self) -> bool:
-        """Whether keys were ever made; Unavailable where that cannot be found out."""
+        """Whether keys were ever made; Unavailable where the storage does not answer."""
         try:
             self._storage.read(NOTE)
         except NotFound:
@@ -167,17 +166,17 @@ class _Entry:
     expires_at: float
 
 
-_UNKNOWN = _Entry(_NOBODY, ANYBODY, 0.0)
+_UNKNOWN = _Entry(_NO_DIGEST, ANYBODY, 0.0)
 
 
 class Keyring:
-    """Who holds which key. `start` reads the table of keys and goes on doing so until its database
-    is closed.
+    """The holders of keys, by key.
 
-    `admin_key` may do everything, beside the table. `rate` and `jobs` are limits for keys that have
-    none of their own; where no keys are configured, `rate` holds for each address. Once keys were
-    `made` every request needs one, also where their table is lost. Before the table was read the
-    admin key alone opens.
+    `start` reads the table of keys again and again until its database is closed. `admin_key` may do
+    everything and is not in the table. `rate` and `jobs` are limits for keys that have none of
+    their own; where no keys are configured, `rate` holds for each address. Once keys were `made`
+    every request needs one, also where their table is lost. Before the table was read, the admin
+    key alone is accepted.
     """
 
     def __init__(
@@ -194,7 +193,8 @@ class Keyring:
         self._admin_digest = _digest(admin_key.encode()) if admin_key else None
         self._admin = Caller("admin")
         self.anybody = Caller(ANYBODY.name, rate=rate)
-        self._rate, self._jobs = rate, jobs
+        self._rate = rate
+        self._jobs = jobs
         self._entries: Mapping[bytes, _Entry] = {}
         self._revision: Revision | None = None
         self.problem = "the keys are not read yet"
@@ -204,7 +204,7 @@ class Keyring:
         self._failures = Windows()
 
     def caller(self, presented: bytes | None) -> Caller:
-        """Who holds the key that was sent; `anybody` where none are configured.
+        """The holder of the key that was sent; `anybody` where none are configured.
 
         KeyMissing where it is invalid, WrongKey where it may be a guess (see `count_wrong_key`),
         NotReady before the table was read. Takes the same time for a wrong secret and an unknown
@@ -224,8 +224,8 @@ class Keyring:
             return entry.caller
         if self._is_admin(presented):
             return self._admin
-        # The admin key is chosen by people and may be guessed. Other keys are out of reach, and one
-        # that was revoked or is too new to be known here is no guess.
+        # The admin key is chosen by people and may be guessed. Other keys cannot be guessed, and a
+        # key that was revoked, or is too new to be known here, is no guess.
         if not KEY_FORM.fullmatch(presented):
             raise WrongKey(_INVALID)
         raise NotReady(self.problem) if self.problem else KeyMissing(_INVALID)
@@ -243,20 +243,21 @@ class Keyring:
         return entry is not None and entry.expires_at > time()
 
     def count_wrong_key(self, address: str) -> None:
-        """Count a wrong key from `address`; TooMany after `GUESSES`. Correct keys are never refused
-        because of it.
-        """
-        if wait := self._failures.take(address, GUESSES).wait:
-            raise TooMany("too many wrong keys came from this address", seconds=whole(wait))
+        """Count a wrong key from `address`; TooMany after `GUESSES`.
 
-    # keeping up
+        Correct keys are never refused because of it.
+        """
+        wait = self._failures.take(address, GUESSES).wait
+        if wait:
+            seconds = rounded_up(wait)
+            raise TooMany("too many wrong keys came from this address", seconds=seconds)
 
     def start(self) -> None:
-        self._keys.follow(self._told)
+        self._keys.follow(self._update)
 
     def refresh(self) -> None:
-        """See what was made and revoked: one small query where nothing was."""
-        revision = self._keys.revision()  # first: what is read after it is not older
+        """Read the table of keys, if a key was made or revoked; else one small query."""
+        revision = self._keys.revision()  # first: the keys read after it are not older
         if revision == self._revision:
             return
         if not self.required:
@@ -273,7 +274,7 @@ class Keyring:
         self.problem = _LOST if is_lost else ""
         self._revision = revision
 
-    def _told(self, revision: "Revision") -> None:
+    def _update(self, revision: "Revision") -> None:
         if revision != self._revision:
             self.refresh()
         if revision.made and not self._noted:  # where a store is unavailable, it is tried again

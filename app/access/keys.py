@@ -25,12 +25,15 @@ from payoff.errors import Flaw, Invalid, reject
 RESERVED = ("admin", "anonymous", "command line", "unknown")
 
 _NAME = re.compile(r"[\w.@+-]([\w .@+-]{0,62}[\w.@+-])?", re.ASCII)
-_NEEDED = {
-    "/name": f"a name has 1 to 64 letters, digits, blanks and . _ @ + -, and is none of {', '.join(RESERVED)}",
+_MAX_DAYS = 36_500
+_REQUIREMENTS = {
+    "/name": "a name has 1 to 64 letters, digits, blanks and . _ @ + -,"
+    f" and is none of {', '.join(RESERVED)}",
     "/scope": f"a scope is one of {', '.join(Scope)}",
-    "/model": "a pattern has 1 to 64 of a-z, 0-9, _ and -, with * for any text and ? for any character",
+    "/model": "a pattern has 1 to 64 of a-z, 0-9, _ and -,"
+    " with * for any text and ? for any character",
     "/jobs": "must be at least 1",
-    "/days": "must be above 0 and at most 36,500",
+    "/days": f"must be above 0 and at most {_MAX_DAYS:,}",
 }
 _OPERATOR = Caller("command line")
 
@@ -83,26 +86,28 @@ class Keys:
         jobs: int | None = None,
         days: float | None = None,
     ) -> tuple[Key, str]:
-        """A new key, and what its holder has to send: the only time that it is shown. Invalid, with
-        places.
+        """A new key, and the text that its holder has to send, which is shown only this time.
+
+        Invalid, with the place of each argument that is not allowed.
 
         Without scopes it allows only `/v2` and `/access`.
         """
-        wrong = {
+        flaws = {
             "/name": not _NAME.fullmatch(name) or name.lower() in RESERVED,
             "/scope": not set(Scope).issuperset(scopes),
             "/model": not all(map(is_pattern, models)),
             "/jobs": jobs is not None and jobs < 1,
-            "/days": days is not None and not 0 < days <= 36_500,
+            "/days": days is not None and not 0 < days <= _MAX_DAYS,
         }
-        reject(Flaw(place, _NEEDED[place]) for place, is_wrong in wrong.items() if is_wrong)
+        reject(Flaw(place, _REQUIREMENTS[place]) for place, is_wrong in flaws.items() if is_wrong)
         if models and Scope.ADMIN in scopes:
             raise Invalid.at(
                 "/model", "the scope admin holds for all models: leave the patterns out"
             )
         if rate is not None:
             Rate.parse(rate, "/rate")
-        key_id, secret = f"payoff_{secrets.token_hex(4)}", secrets.token_urlsafe(32)
+        key_id = f"payoff_{secrets.token_hex(4)}"
+        secret = secrets.token_urlsafe(32)
         values = {
             "id": key_id,
             "digest": hashlib.sha256(secret.encode()).hexdigest(),
@@ -117,58 +122,54 @@ class Keys:
         entry = self._audit.entry(
             _OPERATOR, "key.create", key_id, name=name, scopes=values["scopes"]
         )
+        insertion = insert(API_KEYS).values(values).returning(API_KEYS)
         with self._database.writing() as connection:
-            row = (
-                connection.execute(insert(API_KEYS).values(values).returning(API_KEYS))
-                .mappings()
-                .one()
-            )
+            row = connection.execute(insertion).mappings().one()
             entry(connection)
         return _key_of(row), f"{key_id}.{secret}"
 
     def list(self, *, revoked: bool = True) -> list[Key]:
         """All keys, oldest first, also expired ones; those that were `revoked` can be left out."""
         keys = select(API_KEYS).order_by(API_KEYS.c.created_at, API_KEYS.c.id)
+        if not revoked:
+            keys = keys.where(API_KEYS.c.revoked_at.is_(None))
         with self._database.reading() as connection:
-            rows = connection.execute(
-                keys if revoked else keys.where(API_KEYS.c.revoked_at.is_(None))
-            ).mappings()
-            return [_key_of(row) for row in rows]
+            return [_key_of(row) for row in connection.execute(keys).mappings()]
 
-    def revoke(self, which: str) -> Key:
-        """End the key with this id or name; NotFound where none is in force, Conflict where several
-        have the name.
+    def revoke(self, name: str) -> Key:
+        """End the key with this id or name.
+
+        NotFound where no such key is in force, Conflict where several have the name.
         """
-        found = [
-            key for key in self.list() if which in (key.id, key.name) and key.revoked_at is None
-        ]
-        if not found:
-            raise NotFound(f"there is no key {which!r} in force")
-        if len(found) > 1:
-            raise Conflict(
-                f"{len(found)} keys are named {which!r}: name one of {', '.join(key.id for key in found)}"
-            )
-        entry = self._audit.entry(_OPERATOR, "key.revoke", found[0].id, name=found[0].name)
-        revoked = (
+        keys = [key for key in self.list(revoked=False) if name in (key.id, key.name)]
+        if not keys:
+            raise NotFound(f"there is no key {name!r} in force")
+        if len(keys) > 1:
+            ids = ", ".join(key.id for key in keys)
+            raise Conflict(f"{len(keys)} keys are named {name!r}: name one of {ids}")
+        key = keys[0]
+        entry = self._audit.entry(_OPERATOR, "key.revoke", key.id, name=key.name)
+        revocation = (
             update(API_KEYS)
-            .where(API_KEYS.c.id == found[0].id)
+            .where(API_KEYS.c.id == key.id)
             .values(revoked_at=self._database.now)
+            .returning(API_KEYS)
         )
         with self._database.writing() as connection:
-            row = connection.execute(revoked.returning(API_KEYS)).mappings().one()
+            row = connection.execute(revocation).mappings().one()
             entry(connection)
         return _key_of(row)
 
     def revision(self) -> Revision:
-        """What differs whenever a key was made or revoked, or the database was replaced by another."""
+        """A value that differs once a key was made or revoked, or the database was replaced."""
         with self._database.reading() as connection:
             return _revision(connection)
 
-    def follow(self, tell: Callable[[Revision], None]) -> None:
-        """Have `tell` called with the revision again and again, in a thread, until the database is
+    def follow(self, receive: Callable[[Revision], None]) -> None:
+        """Call `receive` with the revision again and again, in a thread, until the database is
         closed.
         """
-        self._database.changes.follow(_revision, tell)
+        self._database.changes.follow(_revision, receive)
 
 
 def _revision(connection: Connection) -> Revision:

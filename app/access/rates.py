@@ -28,63 +28,70 @@ class Rate:
     @classmethod
     def parse(cls, text: str, loc: str = "") -> Self:
         """From `100/second`, or per minute, hour or day; Invalid at `loc` otherwise."""
-        found = _RATE.fullmatch(text)
-        if found is None:
+        match = _RATE.fullmatch(text)
+        if match is None:
             raise Invalid.at(
                 loc,
-                f"{text[:80]!r} is not a rate: write for example 100/second, or per minute, hour or day",
+                f"{text[:80]!r} is not a rate: write for example 100/second,"
+                " or per minute, hour or day",
             )
-        return cls(int(found[1]), _SECONDS[found[2]])
+        return cls(int(match[1]), _SECONDS[match[2]])
 
     def __str__(self) -> str:
-        return f"{self.amount}/{next(unit for unit, seconds in _SECONDS.items() if seconds == self.seconds)}"
+        units = {seconds: unit for unit, seconds in _SECONDS.items()}
+        return f"{self.amount}/{units[self.seconds]}"
 
 
 class Allowance(NamedTuple):
-    """What is left after asking, for how many seconds; `wait` seconds until one more is possible, 0
-    if this one was.
+    """The state of a caller's rate after a request.
+
+    `remaining` requests are allowed in the next `seconds`. `wait` is the number of seconds until
+    the next request is allowed, 0 if this one was.
     """
 
-    left: int
+    remaining: int
     seconds: float
     wait: float
 
 
 class Windows:
-    """What everybody has used of a rate lately; for one thread. Who asked least recently is
-    forgotten first.
+    """The recent requests of each caller; for one thread.
 
-    Of the window before, as much counts as still lies within the last `seconds`, as if its requests
-    had come evenly.
+    Of more than `_MAX_REMEMBERED` callers, the one whose last request is oldest is dropped. Of the
+    previous window, as much counts as still lies within the last `seconds`, as if its requests had
+    come evenly.
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
-        self._counts: dict[
-            str, tuple[int, int, int]
-        ] = {}  # the running window; requests in the one before and in it
+        # By caller: the number of the current window, the requests in the previous window, and
+        # those in the current one.
+        self._counts: dict[str, tuple[int, int, int]] = {}
 
-    def take(self, who: str, rate: Rate) -> Allowance:
-        """Use one, if there is one; O(1)."""
-        now = self._clock() / rate.seconds  # in windows
-        running = int(now)
-        window, before, current = self._counts.pop(who, (running, 0, 0))
-        if window != running:
-            before, current = (current if window == running - 1 else 0), 0
-        rest, most = running + 1 - now, rate.amount - 1
-        left, wait = most - before * rest - current, 0.0
-        if left >= 0:
+    def take(self, caller: str, rate: Rate) -> Allowance:
+        """Count a request of the caller, if the rate allows it; O(1)."""
+        time = self._clock() / rate.seconds  # in windows
+        window = int(time)
+        last_window, previous, current = self._counts.pop(caller, (window, 0, 0))
+        if last_window != window:
+            previous = current if last_window == window - 1 else 0
+            current = 0
+        until_end = window + 1 - time
+        limit = rate.amount - 1  # requests before this one
+        remaining = limit - previous * until_end - current
+        wait = 0.0
+        if remaining >= 0:
             current += 1
-        elif current <= most:  # this window has room, once less of the one before counts
-            wait = rest - (most - current) / before
+        elif current <= limit:  # this window has room, once less of the previous one counts
+            wait = until_end - (limit - current) / previous
         else:
-            wait = rest + 1 - most / current
-        self._counts[who] = running, before, current
+            wait = until_end + 1 - limit / current
+        self._counts[caller] = window, previous, current
         if len(self._counts) > _MAX_REMEMBERED:
             del self._counts[next(iter(self._counts))]
-        return Allowance(max(int(left), 0), rest * rate.seconds, wait * rate.seconds)
+        return Allowance(max(int(remaining), 0), until_end * rate.seconds, wait * rate.seconds)
 
 
-def whole(seconds: float) -> int:
-    """For headers: rounded up, at least 1."""
+def rounded_up(seconds: float) -> int:
+    """Seconds for a header: an integer, at least 1."""
     return max(1, math.ceil(seconds))

@@ -1,5 +1,6 @@
-"""The tables of keys and of changes, alike on SQLite and PostgreSQL. Times are seconds since 1970,
-by its clock.
+"""The tables of keys and of changes, alike on SQLite and PostgreSQL.
+
+Times are seconds since 1970, by the database's clock.
 """
 
 from sqlalchemy import BigInteger, Column, Double, Index, Integer, MetaData, String, Table, Text
@@ -9,10 +10,9 @@ TABLES = MetaData()
 API_KEYS = Table(
     "api_keys",
     TABLES,
-    Column(
-        "id", String(32), primary_key=True
-    ),  # the part of a key before the dot, which is no secret
-    Column("digest", String(64), nullable=False),  # SHA-256 of the part behind it
+    # The part of a key before the dot is no secret. The digest is SHA-256 of the part behind it.
+    Column("id", String(32), primary_key=True),
+    Column("digest", String(64), nullable=False),
     Column("name", String(64), nullable=False),
     Column("scopes", Text, nullable=False),  # separated by blanks, as the patterns are
     Column("models", Text, nullable=False),
@@ -35,6 +35,6 @@ AUDIT_LOG = Table(
     Column("action", String(32), nullable=False),
     Column("subject", String(160), nullable=False),
     Column("details", Text, nullable=False),  # a JSON object
-    Index("audit_log_subject", "subject"),  # who ordered the job that publishes
-    sqlite_autoincrement=True,  # a number is never given twice, so pages stay stable
+    Index("audit_log_subject", "subject"),  # finds the entry of the job that publishes
+    sqlite_autoincrement=True,  # no number is used twice, so pages stay stable
 )

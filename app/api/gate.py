@@ -28,7 +28,7 @@ from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as ASGIScope
 
 from app.access.caller import Caller, Keyring, Scope, WrongKey
-from app.access.rates import Windows, whole
+from app.access.rates import Windows, rounded_up
 from app.api.errors import problem, response_to
 from app.api.memory import BODY, SMALL, VALUE, BodyLimits, Charge, Memory
 from app.errors import Busy, Forbidden, KeyMissing, TooMany, TooSlow, Unsupported
@@ -260,11 +260,12 @@ class Gate:
             allowed = self._rates.take(caller.client or _address(scope), rate)
             name = b'"key"' if caller.client else b'"address"'
             policy = (b"ratelimit-policy", b"%b;q=%d;w=%d" % (name, rate.amount, rate.seconds))
-            left = (b"ratelimit", b"%b;r=%d;t=%d" % (name, allowed.left, whole(allowed.seconds)))
-            state["rate"], state["wait"] = [policy, left], allowed.wait
+            seconds = rounded_up(allowed.seconds)
+            limit = (b"ratelimit", b"%b;r=%d;t=%d" % (name, allowed.remaining, seconds))
+            state["rate"], state["wait"] = [policy, limit], allowed.wait
         if wait := state["wait"]:
             raise TooMany(
-                f"more than {rate.amount} requests in {rate.seconds} s", seconds=whole(wait)
+                f"more than {rate.amount} requests in {rate.seconds} s", seconds=rounded_up(wait)
             )
         return cast(list[Header], state["rate"])
 

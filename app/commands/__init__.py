@@ -1,1 +1,1 @@
-"""What `payoff …` does, one module for each command; `app.cli` imports the one that is asked for."""
+"""The commands of `payoff`, one module each; `app.cli` imports the one that it runs."""

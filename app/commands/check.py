@@ -24,9 +24,12 @@ from app.stores import Stores
 from payoff.errors import PayoffError, counted
 
 _MB = 2**20
-_LITTLE_MB = 2048
-_QUICK_BYTES = 2**28  # of an SQLite file, looked through in about a second
-_DISK = f"see that its disk has room, is sound and mounted for writing, and that uid {os.getuid()} may write there"
+_MIN_FREE_MB = 2048  # of a disk, without a warning
+_QUICK_BYTES = 2**28  # of an SQLite file, whose pages are checked in about a second
+_DISK = (
+    "see that its disk has room, is sound and mounted for writing,"
+    f" and that uid {os.getuid()} may write there"
+)
 _LISTED = "docs/reference/settings.md lists all settings"
 
 
@@ -51,7 +54,7 @@ def run(chosen: argparse.Namespace) -> int:
         fix = f"{_LISTED}; no other check was run"
         findings = [
             *_unknown(os.environ),
-            *(Finding("settings", "wrong", each, fix) for each in refused(error)),
+            *(Finding("settings", "wrong", message, fix) for message in refused(error)),
         ]
     for finding in findings:
         print(f"{finding.level:<9}{finding.check:<10}{finding.text}")
@@ -68,17 +71,15 @@ def check(
     Makes the folders that a start would make, writes and removes a small file in each store, and
     changes nothing else.
     """
-    found = list(_settings(settings, environment))
+    findings = list(_settings(settings, environment))
     try:
         stores = open_stores(settings)
-    except (PayoffError, OSError) as error:
-        words = (
-            error.detail
-            if isinstance(error, PayoffError)
-            else f"{error.filename}: {error.strerror or error}"
-        )
-        fix = f"{_DISK if isinstance(error, OSError) else _LISTED}; no other check was run"
-        return [*found, Finding("home", "wrong", words, fix)]
+    except PayoffError as error:
+        fix = f"{_LISTED}; no other check was run"
+        return [*findings, Finding("home", "wrong", error.detail, fix)]
+    except OSError as error:
+        message = f"{error.filename}: {error.strerror or error}"
+        return [*findings, Finding("home", "wrong", message, f"{_DISK}; no other check was run")]
     checks: dict[str, Callable[[], Iterable[Finding]]] = {
         "database": lambda: _database(stores.database),
         "keys": lambda: _keys(stores, settings.admin_key),
@@ -89,21 +90,15 @@ def check(
         "datasets": lambda: _storage("datasets", settings.datasets_url, "PAYOFF_DATASETS"),
         "decisions": lambda: _storage("decisions", settings.decisions_url, "PAYOFF_DECISIONS"),
     }
-    for name, one in checks.items():
+    for name, run_check in checks.items():
         try:
-            found += one()
+            findings += run_check()
         except (PayoffError, SQLAlchemyError) as error:
-            words = f"not checked: {getattr(error, 'detail', type(error).__name__)}"
-            found.append(
-                Finding(
-                    name,
-                    "wrong",
-                    words,
-                    "check whether database and store can be reached from here",
-                )
-            )
+            message = f"not checked: {getattr(error, 'detail', type(error).__name__)}"
+            fix = "check whether database and store can be reached from here"
+            findings.append(Finding(name, "wrong", message, fix))
     stores.database.close()
-    return found
+    return findings
 
 
 def _settings(settings: Settings, environment: Mapping[str, str]) -> Iterator[Finding]:
@@ -113,18 +108,21 @@ def _settings(settings: Settings, environment: Mapping[str, str]) -> Iterator[Fi
 
 
 def _keys(stores: Stores, admin_key: SecretStr | None) -> Iterator[Finding]:
-    """The service is open to everybody only where no key was ever made."""
+    """The service is open to any client only where no key was ever made."""
     with stores.database.reading() as connection:
         has_tables = migrations.current(connection) is not None
     keys = stores.keys.list() if has_tables else []
     number = sum(key.revoked_at is None for key in keys)
     if keys or admin_key is not None:
-        beside = "PAYOFF_ADMIN_KEY, " if admin_key is not None else ""
-        yield Finding("keys", "ok", f"{beside}{counted(number, 'key')} in the table")
+        admin = "PAYOFF_ADMIN_KEY, " if admin_key is not None else ""
+        yield Finding("keys", "ok", f"{admin}{counted(number, 'key')} in the table")
         return
-    words = "there are none: any client that reaches the service has all permissions"
-    fix = "unless only trusted clients can reach the service, set PAYOFF_ADMIN_KEY, or payoff keys create"
-    yield Finding("keys", "warning", words, fix)
+    message = "there are none: any client that reaches the service has all permissions"
+    fix = (
+        "unless only trusted clients can reach the service, set PAYOFF_ADMIN_KEY,"
+        " or payoff keys create"
+    )
+    yield Finding("keys", "warning", message, fix)
 
 
 def _unknown(environment: Mapping[str, str]) -> list[Finding]:
@@ -135,40 +133,40 @@ def _unknown(environment: Mapping[str, str]) -> list[Finding]:
 
 
 def _database(database: Database) -> Iterator[Finding]:
-    """It answers, is sound and writable, and its tables fit this program."""
-    name, file = database.engine.url.render_as_string(hide_password=True), database.file
+    """The database answers, is sound and writable, and its tables fit this program."""
+    name = database.engine.url.render_as_string(hide_password=True)
+    file = database.file
+    integrity = "ok"
     try:
         with database.reading() as connection:
             revision = migrations.current(connection)
-            small = file and Path(file).stat().st_size <= _QUICK_BYTES
-            sound = connection.execute(text("PRAGMA quick_check(1)")).scalar() if small else "ok"
+            if file and Path(file).stat().st_size <= _QUICK_BYTES:
+                integrity = str(connection.execute(text("PRAGMA quick_check(1)")).scalar())
     except DatabaseAway as error:
         fix = (
             "check PAYOFF_DATABASE, and whether the database runs; a damaged file: restore a backup"
         )
         yield Finding("database", "wrong", f"{name} cannot be used: {error.why}", fix)
         return
-    found = unwritable(file) if file else ""
-    if sound != "ok":
-        yield Finding("database", "wrong", f"{name} is damaged: {sound}", "restore a backup")
-    elif found:
-        yield Finding("database", "wrong", f"{name} is readable, but not writable: {found}", _DISK)
+    obstacle = unwritable(file) if file else ""
+    if integrity != "ok":
+        yield Finding("database", "wrong", f"{name} is damaged: {integrity}", "restore a backup")
+    elif obstacle:
+        message = f"{name} is readable, but not writable: {obstacle}"
+        yield Finding("database", "wrong", message, _DISK)
     elif revision not in (None, *migrations.known()):
-        words = f"{name} is at revision {revision}, which this program does not know"
-        yield Finding(
-            "database", "wrong", words, "install the version that made it, or use another database"
-        )
+        message = f"{name} is at revision {revision}, which this program does not know"
+        fix = "install the version that made it, or use another database"
+        yield Finding("database", "wrong", message, fix)
     else:
-        tables = (
-            f"its tables are at revision {revision}"
-            if revision
-            else "the first start makes its tables"
-        )
+        tables = "the first start makes its tables"
+        if revision:
+            tables = f"its tables are at revision {revision}"
         yield Finding("database", "ok", f"{name} answers, {tables}")
 
 
 def _storage(name: str, url: str, setting: str) -> Iterator[Finding]:
-    """A file can be written, read and removed, and its disk has room."""
+    """A file can be written, read and removed, and the storage's disk has room."""
     probe = f"_check-{secrets.token_hex(8)}"
     try:
         storage = Storage(url, "probe", name=setting)
@@ -176,23 +174,22 @@ def _storage(name: str, url: str, setting: str) -> Iterator[Finding]:
         storage.read(probe, "probe")
         storage.remove(probe)
     except (PayoffError, OSError, ValueError) as error:
-        fix = (
-            f"check {setting} and the AWS_… variables"
-            if Storage.is_remote(url)
-            else f"{_DISK}, or set {setting}"
-        )
-        yield Finding(
-            name, "wrong", f"{url} cannot be used: {getattr(error, 'detail', error)}", fix
-        )
+        message = f"{url} cannot be used: {getattr(error, 'detail', error)}"
+        fix = f"{_DISK}, or set {setting}"
+        if Storage.is_remote(url):
+            fix = f"check {setting} and the AWS_… variables"
+        yield Finding(name, "wrong", message, fix)
         return
-    free = None if "://" in url else shutil.disk_usage(url).free / _MB
-    words = f"{url} is writable" + ("" if free is None else f", {free:,.0f} MB are free")
-    if free is not None and free < _LITTLE_MB:
-        yield Finding(
-            name, "warning", words, "make room: delete data sets, or set PAYOFF_KEEP_JOBS_DAYS"
-        )
+    if "://" in url:
+        yield Finding(name, "ok", f"{url} is writable")
+        return
+    free = shutil.disk_usage(url).free / _MB
+    message = f"{url} is writable, {free:,.0f} MB are free"
+    if free < _MIN_FREE_MB:
+        fix = "make room: delete data sets, or set PAYOFF_KEEP_JOBS_DAYS"
+        yield Finding(name, "warning", message, fix)
     else:
-        yield Finding(name, "ok", words)
+        yield Finding(name, "ok", message)
 
 
 def _models(stores: Stores, *, deep: bool) -> Iterator[Finding]:
@@ -200,11 +197,9 @@ def _models(stores: Stores, *, deep: bool) -> Iterator[Finding]:
     with stores.database.reading() as connection:
         started = migrations.current(connection) is not None
     versions, unusable = stores.registry.unusable(deep=deep) if started else (0, [])
-    for words in unusable:
-        yield Finding(
-            "models", "wrong", words, "restore its folder from a backup, or delete the version"
-        )
+    for message in unusable:
+        fix = "restore its folder from a backup, or delete the version"
+        yield Finding("models", "wrong", message, fix)
     if not unusable:
-        yield Finding(
-            "models", "ok", f"{'all files' if deep else 'the cards'} of {versions} versions checked"
-        )
+        files = "all files" if deep else "the cards"
+        yield Finding("models", "ok", f"{files} of {versions} versions checked")

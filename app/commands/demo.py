@@ -48,7 +48,7 @@ class Case:
 
     @property
     def stakes(self) -> dict[str, Any]:
-        """What a request says about benefits."""
+        """The fields of a request that state the benefits."""
         return {"benefits": self.benefits, "actions": list(self.actions)}
 
 
@@ -59,11 +59,10 @@ def run(chosen: argparse.Namespace) -> int:
     with client_of(chosen.url) if chosen.url else service(chosen.port) as client:
         print(f"Payoff answers at {client.base_url}\n")
         for case in cases():
-            tell(client, case)
+            show(client, case)
         if not (chosen.exit or chosen.url):
-            print(
-                f"The console is at {client.base_url}, the documentation at /docs. Ctrl-C ends both."
-            )
+            print(f"The console is at {client.base_url}, the documentation at /docs.", end=" ")
+            print("Ctrl-C ends both.")
             try:
                 signal.pause()
             except KeyboardInterrupt:
@@ -82,20 +81,20 @@ def service(port: int) -> Iterator[httpx.Client]:
     with socket.socket() as probe:
         if probe.connect_ex(("127.0.0.1", port)) == 0:
             raise SystemExit(
-                f"port {port} is in use; choose another: payoff demo --port 8001, make demo PORT=8001"
+                f"port {port} is in use; choose another:"
+                " payoff demo --port 8001, make demo PORT=8001"
             )
     environment = {"PAYOFF_ACCESS_LOG": "false", "PAYOFF_LOG_LEVEL": "warning", **os.environ}
     command = [sys.executable, "-m", "app.cli", "serve", "--port", str(port)]
-    signal.signal(
-        signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM)
-    )  # else the service would stay
+    # Without this, the service would go on after the demo is ended.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     server = subprocess.Popen(command, env=environment)  # noqa: S603 - our own command
     try:
         with client_of(f"http://127.0.0.1:{port}") as client:
-            until = time.monotonic() + _START_SECONDS
+            deadline = time.monotonic() + _START_SECONDS
             ready = False
             while not ready:
-                if server.poll() is not None or time.monotonic() > until:
+                if server.poll() is not None or time.monotonic() > deadline:
                     raise SystemExit("the service did not become ready; see its last log lines")
                 time.sleep(0.05)
                 with suppress(httpx.TransportError):
@@ -118,7 +117,7 @@ def answered(response: httpx.Response) -> dict[str, Any]:
 
 
 def trained(client: httpx.Client, order: Mapping[str, Any]) -> dict[str, Any]:
-    """The job that an order to train has become, once it has succeeded."""
+    """The job of a request to train, once it has succeeded."""
     job = post(client, "/train", order)
     while job["status"] in ("queued", "running"):
         job = answered(client.get(f"/jobs/{job['id']}", headers={"Prefer": "wait=30"}))
@@ -142,7 +141,8 @@ def cases() -> list[Case]:
         ),
         Case(
             "wine",
-            "Which of three growers does this wine come from? 178 real wines, 13 measurements each.",
+            "Which of three growers does this wine come from?"
+            " 178 real wines, 13 measurements each.",
             load_wine(),
             ("grower A", "grower B", "grower C"),
             ("label as A", "label as B", "label as C", "send to the laboratory"),
@@ -152,7 +152,8 @@ def cases() -> list[Case]:
     ]
 
 
-def tell(client: httpx.Client, case: Case) -> None:
+def show(client: httpx.Client, case: Case) -> None:
+    """Train a model of the case, decide its test cases, and print what each request returns."""
     names = [case.names[code] for code in case.data.target]
     train, test, known, truth = train_test_split(
         case.data.data, names, test_size=0.4, random_state=0, stratify=case.data.target
@@ -170,9 +171,8 @@ def tell(client: httpx.Client, case: Case) -> None:
     )
     model = f"{case.model}:{job['model']['version']}"
     print(f"POST /train      {len(train)} rows; the other {len(test)} are test cases")
-    print(
-        f"                 {model} published; accuracy {job['metrics']['accuracy']:.3f} on rows not seen"
-    )
+    accuracy = job["metrics"]["accuracy"]
+    print(f"                 {model} published; accuracy {accuracy:.3f} on rows not seen")
     question = {"model": model, "instances": test.tolist()}
     priced = post(client, "/predict", question | case.stakes)
     blind = post(client, "/predict", question | {"rule": "most_probable"})
@@ -200,9 +200,8 @@ def _show_decisions(answer: dict[str, Any], truth: Sequence[str]) -> None:
     for i in (*np.argsort(-doubt)[:1], *np.argsort(doubt)[:3]):
         chances = ", ".join(map("{} {:.0%}".format, answer["classes"], answer["probabilities"][i]))
         worth = max(answer["expected_benefits"][i])
-        print(
-            f"      {answer['decisions'][i]:<24} {worth:+8.1f} expected   ({chances}; in truth {truth[i]})"
-        )
+        decision = answer["decisions"][i]
+        print(f"      {decision:<24} {worth:+8.1f} expected   ({chances}; in truth {truth[i]})")
 
 
 def _show_earnings(
@@ -214,15 +213,12 @@ def _show_earnings(
     decided = np.array([case.actions.index(name) for name in priced["decisions"]])
     believed = np.array([case.classes.index(name) for name in blind["decisions"]])
     obvious = B.argmax(axis=1)  # the best action if the most probable class were certain
-    earned, blindly, best = (
-        B[codes, decided].mean(),
-        B[codes, obvious[believed]].mean(),
-        B.max(axis=1)[codes].mean(),
-    )
+    earned = B[codes, decided].mean()
+    blindly = B[codes, obvious[believed]].mean()
+    best = B.max(axis=1)[codes].mean()
+    mu = earned / best
     print(f"   Earned on {len(truth)} test cases, in {case.unit}:")
-    print(
-        f"      {earned:8.2f}   deciding by expected benefit   (mu = {earned / best:.3f}; 1 is perfect)"
-    )
+    print(f"      {earned:8.2f}   deciding by expected benefit   (mu = {mu:.3f}; 1 is perfect)")
     print(f"      {blindly:8.2f}   acting on the most probable class, cost-blind")
     print(f"      {best:8.2f}   if every class were known")
 
@@ -232,14 +228,13 @@ def _show_sets(
 ) -> None:
     """Print the best set for a review in which a miss is worse than a false alarm."""
     loss = {"setting": "binary", "positive": sought, "loss": {"name": "f_beta", "beta": 3}}
-    found = post(client, "/retrieve", question | loss)["sets"][0]
+    best_set = post(client, "/retrieve", question | loss)["sets"][0]
     actual = np.array(truth) == sought
     print(f"POST /retrieve   which test cases to review, so that few that are {sought} are missed:")
-    hits = actual[found["selected"]].sum()
-    print(f"   {found['k']} cases, with {hits} of the {actual.sum()}: the set with the largest")
-    print(
-        f"   expected F3 ({1 - found['expected_loss']:.3f}), which counts recall three times as much as precision."
-    )
+    hits = actual[best_set["selected"]].sum()
+    f3 = 1 - best_set["expected_loss"]
+    print(f"   {best_set['k']} cases, with {hits} of the {actual.sum()}: the set with the largest")
+    print(f"   expected F3 ({f3:.3f}), which counts recall three times as much as precision.")
 
 
 def _ask_step_by_step(
@@ -249,8 +244,8 @@ def _ask_step_by_step(
     test: np.ndarray,
     truth: Sequence[str],
 ) -> None:
-    """Train a forest with prices of measurements, and print what `/acquire` asks for until more is
-    not worth it.
+    """Train a forest with prices of measurements, and print how much `/acquire` asks for, and what
+    that earns.
     """
     costs = [
         {"feature": name, "cost": first, "group": stage, "discounted_cost": later}
@@ -271,7 +266,8 @@ def _ask_step_by_step(
         client, "/acquire/simulate", stakes | {"rows": test.tolist(), "labels": list(truth)}
     )
     print(
-        "POST /acquire    each measurement has a (made-up) price, and a forest asks for them one by one:"
+        "POST /acquire    each measurement has a (made-up) price,"
+        " and a forest asks for them one by one:"
     )
     ways = {"measuring everything": report["everything"], "measuring nothing": report["nothing"]}
     ways["asking while it is worth the price"] = report["budgets"][-1]["worth_stopping"]

@@ -12,7 +12,7 @@ from app.settings import Settings
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Print a new key, alone, or what became of the others."""
+    """Print a new key alone, the table of keys, or the key that was revoked."""
     configure("error")  # standard output is the key's alone
     with starting():
         keys = prepare_stores(Settings()).keys

@@ -8,6 +8,6 @@ from app.settings import Settings
 
 def run(_chosen: argparse.Namespace) -> int:
     with starting():
-        found = prepare_stores(Settings()).registry.rebuild()
-    print(f"{found} versions published")
+        count = prepare_stores(Settings()).registry.rebuild()
+    print(f"{count} versions published")
     return 0

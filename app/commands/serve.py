@@ -15,11 +15,13 @@ from app.opening import starting
 from app.service import wire
 from app.settings import Settings
 
-_KEEP_ALIVE_SECONDS = 65  # longer than balancers and clients keep an idle connection, which otherwise send into its end
+# Balancers and clients keep an idle connection for a shorter time. If the service closed it before
+# them, they would send requests into a closed connection.
+_KEEP_ALIVE_SECONDS = 65
 
 
 class _Server(uvicorn.Server):
-    """A server that tells people its address, on standard error beside the log, once it listens."""
+    """A server that prints its address, on standard error beside the log, once it listens."""
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
         await super().startup(sockets)

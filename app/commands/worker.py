@@ -18,13 +18,13 @@ def run(chosen: argparse.Namespace) -> int:
         settings = Settings()
         configure(settings.log_level)
         stores = prepare_stores(settings)
-        working = make_worker(settings, stores)
+        worker = make_worker(settings, stores)
         if settings.metrics_port is not None:
-            start_http_server(settings.metrics_port, chosen.host, of_worker(stores, working))
+            start_http_server(settings.metrics_port, chosen.host, of_worker(stores, worker))
     stop = Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stop.set())
-    working.start()
+    worker.start()
     stop.wait()
-    working.stop()
+    worker.stop()
     return 0

@@ -1,5 +1,6 @@
-"""Structured logs: one JSON object per line on standard output; never bodies, keys, or error texts
-that quote them.
+"""Structured logs: one JSON object per line on standard output.
+
+They never contain bodies, keys, or error texts that quote them.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ _LINE = orjson.OPT_UTC_Z | orjson.OPT_APPEND_NEWLINE
 
 
 def configure(level: str) -> None:
-    """Send structlog's and the standard library's lines, and Python's warnings, through one JSON
+    """Send the lines of structlog and the standard library, and Python's warnings, through one JSON
     renderer.
     """
     grade = logging.getLevelNamesMapping()[level.upper()]
@@ -26,9 +27,8 @@ def configure(level: str) -> None:
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.ExceptionRenderer(
-            lambda info: trace_of(info[1])
-        ),  # its text may quote the request
+        # The text of an exception may quote the request.
+        structlog.processors.ExceptionRenderer(lambda info: trace_of(info[1])),
     ]
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
@@ -37,11 +37,10 @@ def configure(level: str) -> None:
         cache_logger_on_first_use=True,
     )
     handler = logging.StreamHandler(sys.stdout)
-    logging.raiseExceptions = (
-        False  # a line that cannot be written is not worth the work that it is about
-    )
+    # A line that cannot be written must not stop the work that it is about.
+    logging.raiseExceptions = False
     renderer = structlog.processors.JSONRenderer(
-        serializer=lambda line, **how: orjson.dumps(line, **how).decode()
+        serializer=lambda line, **options: orjson.dumps(line, **options).decode()
     )
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -51,21 +50,20 @@ def configure(level: str) -> None:
     )
     logging.basicConfig(handlers=[handler], level=grade, force=True)
     logging.captureWarnings(capture=True)
-    if grade == logging.INFO:  # of each start: its plugins, its dialect, and its steps
+    if grade == logging.INFO:  # alembic writes its plugins, dialect and steps at each start
         logging.getLogger("alembic").setLevel(logging.WARNING)
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
-        logging.getLogger(name).handlers.clear()
-        logging.getLogger(name).propagate = (
-            name != "uvicorn.access"
-        )  # the service writes a line for each request
+        logger = logging.getLogger(name)
+        logger.handlers.clear()
+        # The service itself writes a line for each request.
+        logger.propagate = name != "uvicorn.access"
 
 
 class RequestLines:
-    """A line for each request, written in the next turn of the event loop, which adds it: the
-    answer goes first.
+    """Writes a line for each request in the next turn of the event loop, after the answer.
 
     structlog would take a fifth of a prediction's time. Lines of one turn are written together. A
-    process that is killed loses those of the turn at most, one that is stopped loses none.
+    process that is killed loses the lines of one turn at most, one that is stopped loses none.
     """
 
     def __init__(self) -> None:
@@ -77,12 +75,15 @@ class RequestLines:
         self._waiting.append(line)
 
     def _write(self) -> None:
-        lines, self._waiting = self._waiting, []
+        lines = self._waiting
+        self._waiting = []
         for line in lines:
             path, decision, _ = line["path"].partition("/outcomes/")
             if decision:
-                line["path"] = f"{path}{decision}{{id}}"  # it may tell of a person
-            line["event"], line["level"], line["timestamp"] = "request", "info", datetime.now(UTC)
-        with suppress(OSError, ValueError):  # the latter where it is closed
+                line["path"] = f"{path}{decision}{{id}}"  # an id may identify a person
+            line["event"] = "request"
+            line["level"] = "info"
+            line["timestamp"] = datetime.now(UTC)
+        with suppress(OSError, ValueError):  # ValueError where standard output is closed
             sys.stdout.buffer.write(b"".join(orjson.dumps(line, option=_LINE) for line in lines))
             sys.stdout.buffer.flush()

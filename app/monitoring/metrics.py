@@ -41,42 +41,40 @@ class RequestMetrics:
     """What the service counts of its requests."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        took = "Time from a request's head to its answer's end"
-        labels = ("method", "route", "status")
         times = Histogram(
-            "payoff_request_seconds", took, labels, buckets=_REQUEST_BUCKETS, registry=registry
-        )
-        self._timed = cache(times.labels)  # which would take 3 µs for each request
-        decisions = Counter(
-            "payoff_decisions",
-            "Instances that /predict decided",
-            ("model", "version"),
+            "payoff_request_seconds",
+            "Time from a request's head to its answer's end",
+            ("method", "route", "status"),
+            buckets=_REQUEST_BUCKETS,
             registry=registry,
         )
-        self._counted = cache(decisions.labels)
+        # Without the cache, finding the labels would take 3 µs for each request.
+        self._times_of = cache(times.labels)
+        text = "Instances that /predict decided"
+        decisions = Counter("payoff_decisions", text, ("model", "version"), registry=registry)
+        self._decisions_of = cache(decisions.labels)
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
-        self._timed(method, route, status).observe(seconds)
+        self._times_of(method, route, status).observe(seconds)
 
     def decided(self, name: str, version: int, instances: int) -> None:
-        self._counted(name, version).inc(instances)
+        self._decisions_of(name, version).inc(instances)
 
 
 class JobMetrics:
     """What a worker counts of its jobs."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._ended = Counter(
-            "payoff_jobs_ended", "Jobs that ended here", ("kind", "status"), registry=registry
-        )
-        again = "Attempts after which the job had to be tried again"
-        self._lost = Counter("payoff_job_attempts_lost", again, ("kind",), registry=registry)
-        took = "From the beginning of a job's last attempt to its end"
+        text = "Jobs that ended here"
+        self._ended = Counter("payoff_jobs_ended", text, ("kind", "status"), registry=registry)
+        text = "Attempts after which the job had to be tried again"
+        self._lost = Counter("payoff_job_attempts_lost", text, ("kind",), registry=registry)
+        text = "From the beginning of a job's last attempt to its end"
         self._seconds = Histogram(
-            "payoff_job_seconds", took, ("kind",), buckets=_JOB_BUCKETS, registry=registry
+            "payoff_job_seconds", text, ("kind",), buckets=_JOB_BUCKETS, registry=registry
         )
 
-    def hear(self, job: Job) -> None:
+    def count(self, job: Job) -> None:
         """Count a job that was put back or has ended, as its status says."""
         if job.status is Status.QUEUED:
             self._lost.labels(job.kind).inc()
@@ -87,10 +85,10 @@ class JobMetrics:
 
 
 class DatabaseMetrics(Collector):
-    """The job table that all processes share, looked up when asked for, and how often the database
-    did not answer.
+    """The job table that all processes share, and how often the database did not answer.
 
-    While it does not, the numbers of jobs are absent; their age goes on.
+    The table is read when the metrics are. While the database does not answer, the numbers of jobs
+    are absent, and the age of the last reading grows.
     """
 
     def __init__(self, queue: Queue, registry: CollectorRegistry) -> None:
@@ -99,29 +97,31 @@ class DatabaseMetrics(Collector):
         registry.register(self)
 
     def collect(self) -> Iterator[Metric]:
-        began, known = monotonic(), None
+        started_at = monotonic()
+        status = None
         try:
-            known = self._queue.status()
-            self._read_at = began
+            status = self._queue.status()
+            self._read_at = started_at
         except (PayoffError, SQLAlchemyError) as error:
             _log.warning("the job table cannot be read for the metrics", error=type(error).__name__)
-        age = "Since the job table could last be read"
-        yield GaugeMetricFamily("payoff_queue_age_seconds", age, monotonic() - self._read_at)
-        failures = "Statements that the database did not answer"
-        yield CounterMetricFamily("payoff_database_errors", failures, self._queue.database.failures)
-        if known is None:
+        text = "Since the job table could last be read"
+        yield GaugeMetricFamily("payoff_queue_age_seconds", text, monotonic() - self._read_at)
+        text = "Statements that the database did not answer"
+        yield CounterMetricFamily("payoff_database_errors", text, self._queue.database.failures)
+        if status is None:
             return
         jobs = GaugeMetricFamily("payoff_jobs", "Jobs by status", labels=("status",))
-        for status, count in known.jobs.items():
-            jobs.add_metric((status,), count)
+        for name, count in status.jobs.items():
+            jobs.add_metric((name,), count)
         yield jobs
-        waited = "How long the oldest queued job has waited"
-        yield GaugeMetricFamily("payoff_queue_oldest_seconds", waited, known.oldest_seconds)
+        text = "How long the oldest queued job has waited"
+        yield GaugeMetricFamily("payoff_queue_oldest_seconds", text, status.oldest_seconds)
 
 
 class Metrics(Collector):
-    """All that the HTTP service exposes, and its worker where it has one; one registry for each
-    application object.
+    """The metrics of the HTTP service, and of its worker where it has one.
+
+    Each application object has a registry of its own.
     """
 
     def __init__(self, stores: Stores, worker: Worker | None) -> None:
@@ -136,21 +136,19 @@ class Metrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """The registry as this process sees it; looks at memory only."""
-        models, cache = self._models, self._models.cache
+        models = self._models
+        cache = models.cache
         yield GaugeMetricFamily("payoff_models_cached", "Models in memory", len(cache))
         yield GaugeMetricFamily("payoff_model_cache_bytes", "Bytes of models in memory", cache.size)
         yield CounterMetricFamily("payoff_model_loads", "Models loaded from storage", cache.loads)
-        yield CounterMetricFamily(
-            "payoff_model_load_failures", "Models that could not be loaded", cache.failures
-        )
-        yield CounterMetricFamily(
-            "payoff_model_evictions", "Models that made room for others", cache.evictions
-        )
-        yield GaugeMetricFamily(
-            "payoff_registry_revision", "Changes of the registry that are known", models.revision
-        )
-        known = "Since the registry's index could last be read"
-        yield GaugeMetricFamily("payoff_registry_age_seconds", known, models.age_seconds)
+        text = "Models that could not be loaded"
+        yield CounterMetricFamily("payoff_model_load_failures", text, cache.failures)
+        text = "Models that made room for others"
+        yield CounterMetricFamily("payoff_model_evictions", text, cache.evictions)
+        text = "Changes of the registry that are known"
+        yield GaugeMetricFamily("payoff_registry_revision", text, models.revision)
+        text = "Since the registry's index could last be read"
+        yield GaugeMetricFamily("payoff_registry_age_seconds", text, models.age_seconds)
 
     def report(self) -> bytes:
         """All of it in Prometheus's text format."""
@@ -158,25 +156,21 @@ class Metrics(Collector):
 
 
 def of_worker(stores: Stores, worker: Worker) -> CollectorRegistry:
-    """What a worker without an HTTP service exposes."""
+    """The metrics of a worker without an HTTP service."""
     registry = CollectorRegistry()
     _of_process(registry, stores, worker)
     return registry
 
 
 def _of_process(registry: CollectorRegistry, stores: Stores, worker: Worker | None) -> None:
-    """What every process exposes: version, memory, files, the database, and its worker where it has
-    one.
-    """
+    """Register the metrics of every process: version, memory, files, the database, its worker."""
     ProcessCollector(registry=registry)
-    build = Gauge(
-        "payoff_build_info", "Versions; always 1", ("version", "python"), registry=registry
-    )
+    labels = ("version", "python")
+    build = Gauge("payoff_build_info", "Versions; always 1", labels, registry=registry)
     build.labels(__version__, platform.python_version()).set(1)
     DatabaseMetrics(stores.queue, registry)
     if worker is not None:
-        worker.listeners.append(JobMetrics(registry).hear)
-        turn = "Since the worker's last turn without an error"
-        Gauge("payoff_worker_turn_age_seconds", turn, registry=registry).set_function(
-            lambda: worker.turn_age
-        )
+        worker.listeners.append(JobMetrics(registry).count)
+        text = "Since the worker's last turn without an error"
+        age = Gauge("payoff_worker_turn_age_seconds", text, registry=registry)
+        age.set_function(lambda: worker.turn_age)

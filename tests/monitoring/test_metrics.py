@@ -26,7 +26,7 @@ def test_jobs_are_counted_and_timed_by_kind_and_end(queue, told):
 
     metrics_of_jobs = JobMetrics(told)
     for heard in (job, put_back, replace(job, attempt=2), ended):
-        metrics_of_jobs.hear(heard)
+        metrics_of_jobs.count(heard)
 
     assert (
         told.get_sample_value("payoff_jobs_ended_total", {"kind": "train", "status": "succeeded"})
