@@ -1,8 +1,9 @@
-"""Shared by all learners: scikit-learn's conventions, checks, calibration by cross-fitting, and fast prediction.
+"""Shared by all learners: scikit-learn's conventions, checks, calibration by cross-fitting, and
+fast prediction.
 
-A learner's own part is `_fit_raw`, which returns a small picklable scorer; the rest is here. The modules of learners
-load neither scikit-learn nor the compiler, so that the catalogue, and a service that only predicts, do without: what
-needs these to train is in modules of its own.
+A learner's own part is `_fit_raw`, which returns a small picklable scorer; the rest is here. The
+modules of learners load neither scikit-learn nor the compiler, so that the catalogue, and a service
+that only predicts, do without: what needs these to train is in modules of its own.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ _FOLDS = 5
 
 
 class Dealt(NamedTuple):
-    """Rows (n, m), class codes (n,), positive weights (n,), and the fold 0, 1, … of each row (n,) int8.
+    """Rows (n, m), class codes (n,), positive weights (n,), and the fold 0, 1, … of each row (n,)
+    int8.
 
     A row of fold `UNJUDGED` (-1) is in no fold: every model learns from it.
     """
@@ -88,16 +90,19 @@ class Dataclass(Stored):
 
 
 class Learner(Dataclass):
-    """Base of the learners. A subclass annotates its parameters (see `parameters`) and has `_fit_raw`.
+    """Base of the learners. A subclass annotates its parameters (see `parameters`) and has
+    `_fit_raw`.
 
-    It follows scikit-learn's conventions (https://scikit-learn.org/stable/developers/develop.html) without its base
-    class: a dataclass whose fields are its parameters, which `__init__` only stores.
+    It follows scikit-learn's conventions (https://scikit-learn.org/stable/developers/develop.html)
+    without its base class: a dataclass whose fields are its parameters, which `__init__` only
+    stores.
 
-    The first paragraph of its docstring is what the API says about it. `calibration`: `isotonic` or `sigmoid` curves on
-    cross-fitted probabilities, `none`, or `auto`: the best of them by `best_calibration`. `categorical_features`: the
-    columns that hold category codes 0, 1, …; None is none. `random_state` decides the folds, and what the subclass
-    draws.
-    Fitted: `classes_`, `model_` (a Scorer), `calibrator_` (or None), `calibration_` (the method used).
+    The first paragraph of its docstring is what the API says about it. `calibration`: `isotonic` or
+    `sigmoid` curves on cross-fitted probabilities, `none`, or `auto`: the best of them by
+    `best_calibration`. `categorical_features`: the columns that hold category codes 0, 1, …; None
+    is none. `random_state` decides the folds, and what the subclass draws.
+    Fitted: `classes_`, `model_` (a Scorer), `calibrator_` (or None), `calibration_` (the method
+    used).
     """
 
     name: ClassVar[str] = ""
@@ -105,7 +110,9 @@ class Learner(Dataclass):
     tasks: ClassVar[tuple[str, ...]] = ("classification",)
     """What it can predict; of several, a parameter `task` chooses."""
     labels: ClassVar[str] = "one"
-    """Whether it predicts `one` label, which is a class, or `several`, each of which applies or not."""
+    """Whether it predicts `one` label, which is a class, or `several`, each of which applies or
+    not.
+    """
     needs_benefits: ClassVar[bool] = False
     """Whether requests must have a benefit matrix."""
     any_actions: ClassVar[bool] = False
@@ -143,7 +150,9 @@ class Learner(Dataclass):
         return self
 
     def score(self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> float:
-        """The share of rows (n, m) whose prediction is y, or of numbers R squared; weighted by (n,) where given."""
+        """The share of rows (n, m) whose prediction is y, or of numbers R squared; weighted by (n,)
+        where given.
+        """
         score = scikit().r2_score if self.regresses else scikit().accuracy_score
         return float(score(y, self.predict(X), sample_weight=sample_weight))
 
@@ -170,20 +179,26 @@ class Learner(Dataclass):
         return {}
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Scorer:
-        """A model of rows (n, m), true classes 0…K-1 (each occurs) and positive weights; may report progress."""
+        """A model of rows (n, m), true classes 0…K-1 (each occurs) and positive weights; may report
+        progress.
+        """
         raise NotImplementedError
 
     def _check(self) -> None:
-        """Raise Invalid for parameters that do not fit together, or the data (`classes_`, `n_features_in_`)."""
+        """Raise Invalid for parameters that do not fit together, or the data (`classes_`,
+        `n_features_in_`).
+        """
 
     def _prepare(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
         """Decide what all fits of the folds share; arguments as for `_fit_raw`."""
 
     def fit(self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> Self:
-        """Fit on rows (n, m), NaN where missing, and labels (n,); weights (n,) >= 0 count as repeated rows do.
+        """Fit on rows (n, m), NaN where missing, and labels (n,); weights (n,) >= 0 count as
+        repeated rows do.
 
-        The ranges of parameters are checked in requests, not here. Raises Invalid for fewer than two classes. Time: one
-        raw fit, and up to five more on four fifths of the rows where the probabilities are calibrated.
+        The ranges of parameters are checked in requests, not here. Raises Invalid for fewer than
+        two classes. Time: one raw fit, and up to five more on four fifths of the rows where the
+        probabilities are calibrated.
         """
         form = {"multi_output": self.labels == "several", "y_numeric": self.regresses}
         X, y, weights = scikit().checked(self, X, y, sample_weight, **form)
@@ -194,7 +209,9 @@ class Learner(Dataclass):
         return self
 
     def _targets(self, y: np.ndarray) -> np.ndarray:
-        """What is learned of labels (n,): the codes of their `classes_`, which it sets, or the numbers."""
+        """What is learned of labels (n,): the codes of their `classes_`, which it sets, or the
+        numbers.
+        """
         if self.regresses:
             if not len(y):
                 raise Invalid.at("", "all rows weigh nothing")
@@ -209,7 +226,8 @@ class Learner(Dataclass):
         return codes
 
     def refit(self, X: np.ndarray, y: np.ndarray) -> Self:
-        """Fit the model again on rows (n, m) and labels (n,) of the same classes; calibration and choices stay.
+        """Fit the model again on rows (n, m) and labels (n,) of the same classes; calibration and
+        choices stay.
 
         For rows that were held out until the evaluation. Time: one raw fit.
         """
@@ -221,8 +239,8 @@ class Learner(Dataclass):
 
     @property
     def predict_proba(self) -> Callable[[np.ndarray], np.ndarray]:
-        """Posterior probabilities (n, K) in the order of `classes_`, for rows (n, m), NaN where missing; numbers have
-        none.
+        """Posterior probabilities (n, K) in the order of `classes_`, for rows (n, m), NaN where
+        missing; numbers have none.
         """
         if self.regresses:
             raise AttributeError("a regression has no predict_proba")
@@ -253,7 +271,9 @@ class Learner(Dataclass):
 
     @property
     def plain_posterior(self) -> Callable[[np.ndarray], np.ndarray]:
-        """`posterior` of rows of numbers that are neither missing nor huge, without the search for these if it can."""
+        """`posterior` of rows of numbers that are neither missing nor huge, without the search for
+        these if it can.
+        """
         if type(self).posterior is not Learner.posterior:
             return self.posterior
         raw: Callable[[np.ndarray], np.ndarray] = getattr(
@@ -263,7 +283,8 @@ class Learner(Dataclass):
         return raw if calibrator is None else lambda X: calibrator.apply(raw(X))
 
     def contributions(self, X: np.ndarray, chosen: np.ndarray) -> Contributions | None:
-        """What each feature of rows (n, m) contributes to a score of the `chosen` classes, int (n,); None without any.
+        """What each feature of rows (n, m) contributes to a score of the `chosen` classes, int
+        (n,); None without any.
 
         With two classes to one of the second class. Raises TooLarge for more rows than it takes.
         """
@@ -294,8 +315,8 @@ class Learner(Dataclass):
         return 0.0
 
     def _method(self, counts: np.ndarray) -> str:
-        """The calibration for these numbers of rows per class (K,), of `auto` the usual one until `_calibrated`
-        chooses; a class's only row cannot be held out.
+        """The calibration for these numbers of rows per class (K,), of `auto` the usual one until
+        `_calibrated` chooses; a class's only row cannot be held out.
         """
         judged = np.where(counts > 1, counts, 0)
         if judged.sum() - judged.max() < 2:
@@ -326,8 +347,8 @@ class Learner(Dataclass):
     def _calibrated(
         self, method: str, P: np.ndarray, codes: np.ndarray, weights: np.ndarray
     ) -> tuple[str, Calibrator | None]:
-        """The method used, of `auto` the best, and the calibrator, of probabilities (n, K) of rows that their model did
-        not see.
+        """The method used, of `auto` the best, and the calibrator, of probabilities (n, K) of rows
+        that their model did not see.
         """
         if self.calibration == "auto" and method != "none":
             # As of boosting on 20 rows, folds that learned nothing do not judge all rows.
@@ -338,10 +359,12 @@ class Learner(Dataclass):
         return method, scikit().fit_calibrator(method, P, codes, weights, self._resolution)
 
     def _fit_folds(self, dealt: Dealt, folds: int) -> np.ndarray:
-        """Each row's probabilities (n, K) from a model that did not see it; and the model of all rows, which is kept.
+        """Each row's probabilities (n, K) from a model that did not see it; and the model of all
+        rows, which is kept.
 
-        The fits do not depend on one another: joblib's parallel_config says where they run. Each array is an argument
-        of its own: a cluster sends such an array once, and checks that its workers have room for it.
+        The fits do not depend on one another: joblib's parallel_config says where they run. Each
+        array is an argument of its own: a cluster sends such an array once, and checks that its
+        workers have room for it.
         """
         P = np.empty((len(dealt.X), len(self.classes_)))
         fits = Parallel(prefer="threads", return_as="generator")(

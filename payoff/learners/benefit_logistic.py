@@ -21,14 +21,16 @@ def rest_weights(
     one_vs_rest: str = "normalised",
     needed: Sequence[int] | None = None,
 ) -> np.ndarray:
-    """The weight eta (K,) that the rest carries against each class k, for benefits (K, K) and class shares (K,).
+    """The weight eta (K,) that the rest carries against each class k, for benefits (K, K) and class
+    shares (K,).
 
-    `eta = (b00 - b01) / (b11 - b10)`, where b00, b01 and b10 combine the rest's entries of the matrix: as means by
-    the rest's shares (`normalised`; with two classes eta[1] is the binary eta), or as printed, as sums by all
-    classes' shares. Raises Invalid (relative to the matrix) where one of those `needed`, by default all, is not
-    positive and finite, with the row to fix: then being right about a class pays no more than being wrong, and no
-    weight expresses that.
-    Benefit-based classification, sections on the benefit objective and on the multiclass case. O(K^2).
+    `eta = (b00 - b01) / (b11 - b10)`, where b00, b01 and b10 combine the rest's entries of the
+    matrix: as means by the rest's shares (`normalised`; with two classes eta[1] is the binary eta),
+    or as printed, as sums by all classes' shares. Raises Invalid (relative to the matrix) where one
+    of those `needed`, by default all, is not positive and finite, with the row to fix: then being
+    right about a class pays no more than being wrong, and no weight expresses that.
+    Benefit-based classification, sections on the benefit objective and on the multiclass case.
+    O(K^2).
     """
     B = np.asarray(benefits, dtype=np.float64)
     K = len(shares)
@@ -85,7 +87,8 @@ def _flaws(B: np.ndarray, k: int, spared: float, gained: float) -> list[Flaw]:
 
 @dataclass(frozen=True)
 class Weighted(LinearScorer):
-    """`linear` scores the unweighted log-odds of the second class, or of each of K classes against the rest.
+    """`linear` scores the unweighted log-odds of the second class, or of each of K classes against
+    the rest.
 
     `shifts` (1,) or (K,) = log eta undo the undoing.
     """
@@ -108,22 +111,26 @@ class Weighted(LinearScorer):
     def weighted(self, X: np.ndarray) -> np.ndarray:
         """The weighted models' own scores (n, K), before calibration, each with its own cut at 1/2.
 
-        Two classes: columns 1 - s and s. More: each class's score against the rest; rows do not sum to 1.
+        Two classes: columns 1 - s and s. More: each class's score against the rest; rows do not sum
+        to 1.
         """
         Z = self.linear.scores(X) - self.shifts
         return probabilities(Z) if Z.shape[1] == 1 else np.asarray(expit(Z))
 
 
 class BenefitLogistic(Logistic):
-    """Logistic regression that weighs training errors by the benefit matrix; one-vs-rest with three or more classes.
+    """Logistic regression that weighs training errors by the benefit matrix; one-vs-rest with three
+    or more classes.
 
-    `benefits` (K, K): `benefits[i][j]` of calling i j, in the order of the sorted classes; None weighs all alike.
-    `one_vs_rest`: how the rest's benefits are combined (`rest_weights`). Other parameters as for `Logistic`.
+    `benefits` (K, K): `benefits[i][j]` of calling i j, in the order of the sorted classes; None
+    weighs all alike. `one_vs_rest`: how the rest's benefits are combined (`rest_weights`). Other
+    parameters as for `Logistic`.
 
-    Trained with weight eta on class 0 (the rest), the model's own score is `q / (q + eta (1 - q))`, cut at 1/2:
-    `Weighted.weighted`, which `predict` follows. `predict_proba` undoes the weighting and gives q, so that any other
-    matrix can be decided on later without counting benefits twice. Fitted, besides `Learner`'s: `converged_`. Raises
-    Invalid at `/benefits/…` where the matrix gives no positive eta.
+    Trained with weight eta on class 0 (the rest), the model's own score is `q / (q + eta (1 - q))`,
+    cut at 1/2: `Weighted.weighted`, which `predict` follows. `predict_proba` undoes the weighting
+    and gives q, so that any other matrix can be decided on later without counting benefits twice.
+    Fitted, besides `Learner`'s: `converged_`. Raises Invalid at `/benefits/…` where the matrix
+    gives no positive eta.
     """
 
     name: ClassVar = "benefit_logistic"
@@ -139,7 +146,9 @@ class BenefitLogistic(Logistic):
     model_: Weighted = field(init=False, repr=False)
 
     def predict(self, X: np.ndarray) -> np.ndarray:
-        """The class of the largest weighted score (ties to the first); without benefits the most probable class."""
+        """The class of the largest weighted score (ties to the first); without benefits the most
+        probable class.
+        """
         if self.benefits is None:
             return super().predict(X)
         return self.classes_[self.model_.weighted(self._validated(X)).argmax(axis=1)]

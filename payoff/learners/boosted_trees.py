@@ -16,9 +16,10 @@ from payoff.progress import report
 from payoff.stored import Stored
 
 MAX_CATEGORIES = 255
-"""What scikit-learn's bins hold; of a feature with more, the most common have codes of their own."""
-# Up to so many rows one thread serves a request. Every tree opens a parallel region: with busy cores 500 of them took
-# 290 ms for one row on two threads, against 3 ms on one.
+"""What scikit-learn's bins hold; of a feature with more, the most common have codes of their own.
+"""
+# Up to so many rows one thread serves a request. Every tree opens a parallel region: with busy
+# cores 500 of them took 290 ms for one row on two threads, against 3 ms on one.
 _ONE_THREAD = 1000
 _FITTED = 10  # rows of a fit that are as much work as one to answer
 _openmp = ThreadpoolController().select(user_api="openmp")
@@ -31,7 +32,9 @@ def _threads(rows: int) -> AbstractContextManager[Any]:
 
 @dataclass(frozen=True)
 class Boosted(Stored):
-    """Probabilities or numbers from raw rows; `pool` gives the columns `many`, of too many categories, other codes."""
+    """Probabilities or numbers from raw rows; `pool` gives the columns `many`, of too many
+    categories, other codes.
+    """
 
     model: HistGradientBoostingClassifier | HistGradientBoostingRegressor
     many: Sequence[int]
@@ -69,8 +72,8 @@ def grown(
     parameters: Mapping[str, Any], columns: Sequence[int], X: np.ndarray, codes: np.ndarray, weights: np.ndarray,
     rounds: Sequence[int],
 ) -> Iterator[Boosted]:  # fmt: skip
-    """The same model, with a warm start, after each of so many rounds; `columns` are categorical, `codes` float64 (n,)
-    where they are numbers.
+    """The same model, with a warm start, after each of so many rounds; `columns` are categorical,
+    `codes` float64 (n,) where they are numbers.
     """
     many = [j for j in columns if len(np.unique(X[~np.isnan(X[:, j]), j])) > MAX_CATEGORIES]
     pool = OrdinalEncoder(

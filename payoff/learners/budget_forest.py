@@ -21,7 +21,9 @@ if TYPE_CHECKING:  # the compiler takes 60 MB
 
 
 class Point(NamedTuple):
-    """A forest on the way: its `rule` and number of `trees`, mean `cost` and `error` per validation row."""
+    """A forest on the way: its `rule` and number of `trees`, mean `cost` and `error` per validation
+    row.
+    """
 
     rule: Rule
     trees: int
@@ -30,25 +32,29 @@ class Point(NamedTuple):
 
 
 class BudgetForest(Stepwise):
-    """A forest whose trees prefer cheap features, grown until its mean cost reaches a budget; trains with
-    `feature_costs` and answers `/acquire`.
+    """A forest whose trees prefer cheap features, grown until its mean cost reaches a budget;
+    trains with `feature_costs` and answers `/acquire`.
 
     Feature-budgeted random forest (Nan, Wang, Saligrama 2015, algorithm 1, BudgetRF).
-    `alpha` None tries `ALPHAS`; `cost_exponent` None is 1, the paper's rule, where `alpha` is given, and else tries
-    `EXPONENTS`, too. `feature_costs`: Prices, or one price >= 0 for each column, or None for 1 each.
-    A fifth of each class is held out inside `fit` where anything is left to choose, several parts in turn
-    where there are few rows. Probabilities are the averaged leaf distributions, not calibrated before `learn_stops`.
+    `alpha` None tries `ALPHAS`; `cost_exponent` None is 1, the paper's rule, where `alpha` is
+    given, and else tries `EXPONENTS`, too. `feature_costs`: Prices, or one price >= 0 for each
+    column, or None for 1 each.
+    A fifth of each class is held out inside `fit` where anything is left to choose, several parts
+    in turn where there are few rows. Probabilities are the averaged leaf distributions, not
+    calibrated before `learn_stops`.
 
-    Weighted rows are drawn in proportion to their weight, so `alpha` keeps counting rows. The choice is the least
-    validation error; then the least cost, the fewest trees, the largest exponent and the least alpha. Where the first
-    tree is over budget already, the forest is empty: it answers with the class shares and costs nothing. With a budget
-    and one validation part the forest that was found within the budget is kept; else the chosen one is grown again
-    from all rows, and loses its last trees where it is above the budget on these. The budget counts a group's dearest
-    order.
+    Weighted rows are drawn in proportion to their weight, so `alpha` keeps counting rows. The
+    choice is the least validation error; then the least cost, the fewest trees, the largest
+    exponent and the least alpha. Where the first tree is over budget already, the forest is empty:
+    it answers with the class shares and costs nothing. With a budget and one validation part the
+    forest that was found within the budget is kept; else the chosen one is grown again from all
+    rows, and loses its last trees where it is above the budget on these. The budget counts a
+    group's dearest order.
 
-    Fitted, besides `Learner`'s: `model_` (FlatForest), `prices_`, `alpha_`, `cost_exponent_`, `n_estimators_`, `cost_`
-    and `error_` of the chosen Point (NaN where nothing was held out; the cost of a forest that was grown again within a
-    budget is that on all rows), `tradeoff_`: all Points within the budget.
+    Fitted, besides `Learner`'s: `model_` (FlatForest), `prices_`, `alpha_`, `cost_exponent_`,
+    `n_estimators_`, `cost_` and `error_` of the chosen Point (NaN where nothing was held out; the
+    cost of a forest that was grown again within a budget is that on all rows), `tradeoff_`: all
+    Points within the budget.
     O(trees x rows x features x depth).
     """
 

@@ -44,7 +44,9 @@ KINDS: dict[str, Any] = {
 
 
 def resolve(learner: Mapping[str, Any]) -> LearnerRequest:
-    """What `{"kind": …, parameter: value, …}` asks for; Invalid with every flaw, at `/kind` or the parameter's name."""
+    """What `{"kind": …, parameter: value, …}` asks for; Invalid with every flaw, at `/kind` or the
+    parameter's name.
+    """
     name = learner.get("kind")
     if not isinstance(name, str) or name not in KINDS:
         raise Invalid.at("/kind", f"kind is one of {', '.join(KINDS)}")

@@ -18,8 +18,10 @@ from payoff.stored import Stored
 class Places(Stored):
     """The position of each value of a row in one table: by category code, or by a number's bin.
 
-    A feature has `lasts + 1` places from `offsets` on; its last is "missing", where codes beyond training end, too.
-    A number's bin is how many of its `edges` (edges, numeric features; padded with +inf) lie below it.
+    A feature has `lasts + 1` places from `offsets` on; its last is "missing", where codes beyond
+    training end, too.
+    A number's bin is how many of its `edges` (edges, numeric features; padded with +inf) lie below
+    it.
     """
 
     numeric: np.ndarray
@@ -29,7 +31,9 @@ class Places(Stored):
 
     @classmethod
     def fit(cls, X: np.ndarray, weights: np.ndarray, numeric: Sequence[int], bins: int) -> Self:
-        """Bins of about equal weight for the numeric columns of rows (n, m); every seen code for the others."""
+        """Bins of about equal weight for the numeric columns of rows (n, m); every seen code for
+        the others.
+        """
         cuts = [_cuts(X[:, j], weights, bins) for j in numeric]
         edges = np.full((max(map(len, cuts), default=0), len(cuts)), np.inf)
         lasts = np.nanmax(X, axis=0, initial=-1.0) + 1.0
@@ -62,7 +66,9 @@ class Places(Stored):
 
 
 def _cuts(column: np.ndarray, weights: np.ndarray, bins: int) -> np.ndarray:
-    """Edges, rising: between all values where they are few, else at quantiles of the training values."""
+    """Edges, rising: between all values where they are few, else at quantiles of the training
+    values.
+    """
     known = ~np.isnan(column)
     values = np.unique(column[known])
     cuts: np.ndarray = values[:-1] + (values[1:] - values[:-1]) / 2
@@ -77,7 +83,9 @@ def _cuts(column: np.ndarray, weights: np.ndarray, bins: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Tables(Stored):
-    """`log p(class)` (K,) and, for every place, `log p(value | class)` (places, K), 0 where it is left out."""
+    """`log p(class)` (K,) and, for every place, `log p(value | class)` (places, K), 0 where it is
+    left out.
+    """
 
     places: Places
     prior: np.ndarray
@@ -99,10 +107,11 @@ class Tables(Stored):
 class CostNaiveBayes(Learner):
     """Naive Bayes on categories and binned numbers; a missing value is left out of the product.
 
-    Its posterior serves the rule `argmin_k sum_q V[q][k] p(C_q) prod_i p(x_i|C_q)`, which is expected benefit with -V
-    as the matrix; `predict` is its case of equal costs. `bins` are cut at training quantiles. A category that training
-    did not contain is left out, too. Source: Benefit-based classification, section on multiclass cost-based naive Bayes
-    (the posterior displayed there is misprinted; the rule is right).
+    Its posterior serves the rule `argmin_k sum_q V[q][k] p(C_q) prod_i p(x_i|C_q)`, which is
+    expected benefit with -V as the matrix; `predict` is its case of equal costs. `bins` are cut at
+    training quantiles. A category that training did not contain is left out, too. Source:
+    Benefit-based classification, section on multiclass cost-based naive Bayes (the posterior
+    displayed there is misprinted; the rule is right).
     """
 
     name: ClassVar = "cost_naive_bayes"

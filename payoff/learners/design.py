@@ -1,9 +1,11 @@
-"""Raw rows as the columns a linear model sees: numbers scaled, categories one-hot, missing values marked.
+"""Raw rows as the columns a linear model sees: numbers scaled, categories one-hot, missing values
+marked.
 
-A linear model of raw numbers breaks where a feature has a heavy tail: the few rows far out decide its slope. So numbers
-may be clipped, bent by a power, or bent at their quartiles (`SHAPES`). These curves are constant beyond the training
-quantiles `_TAIL` and 1 - `_TAIL`, and linear between knots: each is a sum of hinges. Of a feature that has one value in
-nearly all rows the limits are those of `_beside`.
+A linear model of raw numbers breaks where a feature has a heavy tail: the few rows far out decide
+its slope. So numbers may be clipped, bent by a power, or bent at their quartiles (`SHAPES`). These
+curves are constant beyond the training quantiles `_TAIL` and 1 - `_TAIL`, and linear between knots:
+each is a sum of hinges. Of a feature that has one value in nearly all rows the limits are those of
+`_beside`.
 """
 
 from __future__ import annotations
@@ -36,14 +38,16 @@ _DENSE = 0.3  # the share of non-zeros from which a dense matrix is the smaller 
 class Design(Stored):
     """A fitted preparation of rows (n, m) with NaN where missing.
 
-    The columns, in order: the `numeric` features, a missing one as its training mean, centred and scaled to variance
-    1; a 0/1 mark "is missing" for each numeric feature in `marked`, those that training had missing values in; a
-    0/1 column for each category of each `categorical` feature that training saw, "missing" as one of them if seen.
-    A category that training never saw counts as missing. What was never missing in training and is at prediction
-    counts as the mean of a number and as none of the categories. Marks and categories are not scaled, so that the
-    penalty holds rare ones near zero. `values[c]` are the codes that training saw of the c-th categorical feature,
-    NaN last. A row's weight counts as that many rows. With `hinges` the numeric columns are their curves, and `numeric`
-    has the feature of each: one or, in splines, several in a row, of which the first has the mark.
+    The columns, in order: the `numeric` features, a missing one as its training mean, centred and
+    scaled to variance 1; a 0/1 mark "is missing" for each numeric feature in `marked`, those that
+    training had missing values in; a 0/1 column for each category of each `categorical` feature
+    that training saw, "missing" as one of them if seen.
+    A category that training never saw counts as missing. What was never missing in training and is
+    at prediction counts as the mean of a number and as none of the categories. Marks and categories
+    are not scaled, so that the penalty holds rare ones near zero. `values[c]` are the codes that
+    training saw of the c-th categorical feature, NaN last. A row's weight counts as that many rows.
+    With `hinges` the numeric columns are their curves, and `numeric` has the feature of each: one
+    or, in splines, several in a row, of which the first has the mark.
     """
 
     numeric: np.ndarray
@@ -58,7 +62,8 @@ class Design(Stored):
     def fit(
         cls, X: np.ndarray, weights: np.ndarray, categorical: Sequence[int], shape: str = "none"
     ) -> Self:
-        """Learn from rows (n, m) with positive weights (n,); `shape` is `none` or one of `SHAPES`. O(n m log n).
+        """Learn from rows (n, m) with positive weights (n,); `shape` is `none` or one of `SHAPES`.
+        O(n m log n).
 
         Raises Invalid for numbers beyond 1e100: their squares leave the floats.
         """
@@ -95,7 +100,9 @@ class Design(Stored):
         return len(self.numeric) + len(self.marked) + sum(map(len, self.values))
 
     def matrix(self, X: np.ndarray) -> np.ndarray | sparse.csr_matrix:
-        """The columns (n, width) for rows (n, m); sparse where that is the smaller form. O(n width) at most."""
+        """The columns (n, width) for rows (n, m); sparse where that is the smaller form. O(n width)
+        at most.
+        """
         filled = len(self.numeric) + len(self.marked) + len(self.categorical)
         if not len(self.categorical) or filled >= _DENSE * self.width:
             return self.dense(X)
@@ -129,7 +136,9 @@ class Design(Stored):
         return front
 
     def fold(self, coef: np.ndarray, intercept: np.ndarray) -> Linear:
-        """Linear models as one on raw rows: their coefficients (L, width) and intercepts (L,) are of these columns."""
+        """Linear models as one on raw rows: their coefficients (L, width) and intercepts (L,) are
+        of these columns.
+        """
         m = len(self.numeric)
         marked = m + len(self.marked)
         raw = coef[:, :m].T / self.scales[:, None]
@@ -162,8 +171,8 @@ class Design(Stored):
         )
 
     def _one_hot(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The rows and columns of the ones in a 0/1 column per seen value; an unseen one counts as missing, which has
-        no column if it was never seen.
+        """The rows and columns of the ones in a 0/1 column per seen value; an unseen one counts as
+        missing, which has no column if it was never seen.
         """
         rows, columns, start = [], [], 0
         for j, seen in zip(self.categorical, self.values, strict=True):
@@ -179,19 +188,24 @@ class Design(Stored):
 
 
 def _column(x: np.ndarray, weights: np.ndarray) -> tuple[float, float, bool]:
-    """Mean and scale of one number, and whether it is ever missing; a missing one counts as the mean."""
+    """Mean and scale of one number, and whether it is ever missing; a missing one counts as the
+    mean.
+    """
     known = ~np.isnan(x)
     x, w = x[known], weights[known]
     largest = float(np.abs(x).max(initial=0.0))
     mean = float(w @ x / w.sum()) if len(x) else 0.0
     spread = float(np.sqrt(w @ (x - mean) ** 2 / weights.sum()))
-    # A column that varies by rounding only is constant: scaled up, the rounding would look like data.
+    # A column that varies by rounding only is constant: scaled up, the rounding would look like
+    # data.
     constant = spread <= 10 * np.finfo(np.float64).eps * largest
     return mean, 1.0 if constant else spread, not bool(known.all())
 
 
 def _table(seen: np.ndarray, terms: np.ndarray) -> np.ndarray:
-    """Terms by category code, "missing" last, from the codes seen in training (NaN last) and their terms."""
+    """Terms by category code, "missing" last, from the codes seen in training (NaN last) and their
+    terms.
+    """
     known = ~np.isnan(seen)
     codes = seen[known].astype(np.intp)
     absent = np.zeros(terms.shape[1]) if known.all() else terms[-1]
@@ -203,9 +217,9 @@ def _table(seen: np.ndarray, terms: np.ndarray) -> np.ndarray:
 def fit_hinges(X: np.ndarray, weights: np.ndarray, numeric: np.ndarray, shape: str) -> Hinges:
     """The curves of the features `numeric`, in their order, for rows (n, m), NaN where missing.
 
-    `shape`: `clip` and `power` give a curve per feature, `spline` up to four. A `power` is the one of Yeo and Johnson
-    (2000) with the largest likelihood, drawn as `_SEGMENTS` lines of equal rise. Weights (n,) count as repeated rows.
-    O(n m log n).
+    `shape`: `clip` and `power` give a curve per feature, `spline` up to four. A `power` is the one
+    of Yeo and Johnson (2000) with the largest likelihood, drawn as `_SEGMENTS` lines of equal rise.
+    Weights (n,) count as repeated rows. O(n m log n).
     """
     curves = [_hinges(X[:, j], weights, shape) for j in numeric.tolist()]
     columns = np.repeat(numeric, np.array([len(curve[0]) for curve in curves], dtype=np.intp))
@@ -215,7 +229,9 @@ def fit_hinges(X: np.ndarray, weights: np.ndarray, numeric: np.ndarray, shape: s
 
 
 def _hinges(x: np.ndarray, weights: np.ndarray, shape: str) -> tuple[np.ndarray, ...]:
-    """The hinges of a column (n,): uppers, knots, slopes, whether a curve begins with it, and training mean."""
+    """The hinges of a column (n,): uppers, knots, slopes, whether a curve begins with it, and
+    training mean.
+    """
     known = ~np.isnan(x)
     x, w = x[known], weights[known]
     places, slopes, first = _curve(x, w, shape) if len(x) else _clip(x, w, np.zeros(2))
@@ -262,8 +278,9 @@ SHAPES: dict[str, Callable[[np.ndarray, np.ndarray, np.ndarray], Curve]] = {
     "power": _power,
     "spline": _spline,
 }
-"""By name, the simplest first: from sorted values (n,), their weights, and the two ends of the curve, the increasing
-places (k + 1,) of its knots, the last its end; the change of slope at each of the k; and whether a curve begins there.
+"""By name, the simplest first: from sorted values (n,), their weights, and the two ends of the
+curve, the increasing places (k + 1,) of its knots, the last its end; the change of slope at each of
+the k; and whether a curve begins there.
 """
 
 
@@ -287,7 +304,9 @@ def _quantiles(x: np.ndarray, w: np.ndarray, shares: Sequence[float] | np.ndarra
 
 
 def yeo_johnson(x: np.ndarray, power: float) -> np.ndarray:
-    """A power of 1 + x for x >= 0, and with 2 - power of 1 - x below (Yeo and Johnson 2000, equation 2.1)."""
+    """A power of 1 + x for x >= 0, and with 2 - power of 1 - x below (Yeo and Johnson 2000,
+    equation 2.1).
+    """
     return np.asarray(np.copysign(boxcox1p(np.abs(x), np.where(x >= 0, power, 2.0 - power)), x))
 
 

@@ -1,4 +1,6 @@
-"""A chain of forests on nested sets of features, which learns when another feature is not worth its price."""
+"""A chain of forests on nested sets of features, which learns when another feature is not worth its
+price.
+"""
 
 from collections.abc import Sequence
 from dataclasses import field
@@ -15,17 +17,20 @@ from payoff.progress import part
 
 
 class ForestChain(Learner):
-    """Forests on the first 1, 2, … features of one order, each trained on all rows, with a learned stop: the least
-    error at a small share of the features; trains with `feature_costs` and answers `/acquire`.
+    """Forests on the first 1, 2, … features of one order, each trained on all rows, with a learned
+    stop: the least error at a small share of the features; trains with `feature_costs` and answers
+    `/acquire`.
 
-    The trees are extremely randomised (Geurts 2006). Every forest is trained on all rows, so that a case which stops
-    early gets the answer of a whole forest. The order is found by a greedy search: the feature that lowers the held-out
-    log loss most for its price comes next. A split is the best of one random threshold for each feature, or of 3 or 10
-    where that does clearly better. `feature_costs`: Prices, or one price >= 0 for each column, or None for 1 each.
+    The trees are extremely randomised (Geurts 2006). Every forest is trained on all rows, so that a
+    case which stops early gets the answer of a whole forest. The order is found by a greedy search:
+    the feature that lowers the held-out log loss most for its price comes next. A split is the best
+    of one random threshold for each feature, or of 3 or 10 where that does clearly better.
+    `feature_costs`: Prices, or one price >= 0 for each column, or None for 1 each.
 
-    Each state is calibrated, blended with the one before it, on rows that its forests did not see; up to 2,000 of
-    these rows are the experience that says when to stop. Fitted, besides `Learner`'s: `model_` (Chain), `experience_`
-    (or None), `order_`, `rules_` (how each forest is grown), `prices_`.
+    Each state is calibrated, blended with the one before it, on rows that its forests did not see;
+    up to 2,000 of these rows are the experience that says when to stop. Fitted, besides
+    `Learner`'s: `model_` (Chain), `experience_` (or None), `order_`, `rules_` (how each forest is
+    grown), `prices_`.
     O(steps trees rows features depth).
     """
 
@@ -60,7 +65,9 @@ class ForestChain(Learner):
         return self
 
     def findings(self, names: Sequence[str]) -> dict[str, Any]:
-        """How it is calibrated, and the features in their order: the price of each, and what is `spent` with it."""
+        """How it is calibrated, and the features in their order: the price of each, and what is
+        `spent` with it.
+        """
         prices = self.prices_.paid(self.order_)
         steps = zip(self.order_, prices, np.cumsum(prices).tolist(), strict=True)
         chain = [{"asks": names[j], "price": price, "spent": spent} for j, price, spent in steps]

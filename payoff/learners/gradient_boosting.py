@@ -17,7 +17,8 @@ from payoff.learners.residuals import Residuals, thinned
 from payoff.learners.unseen import log_losses
 from payoff.progress import part, report
 
-# Leaves of a tree by the number of rows: benefit realised on seven UCI tables, benchmarks/defaults.py.
+# Leaves of a tree by the number of rows: benefit realised on seven UCI tables,
+# benchmarks/defaults.py.
 _LEAVES = ((1500, 8), (10_000, 16))
 _LARGE_LEAVES = 31
 _AUTO_LEAVES = (
@@ -31,30 +32,33 @@ _SPREAD = {
     "loss": "gamma",
     "max_leaf_nodes": 4,
 }  # how large errors are takes more rows than the mean
-# Rounds after which a fit may end, as parts of `max_iter`: finer steps gained nothing on the UCI tables.
+# Rounds after which a fit may end, as parts of `max_iter`: finer steps gained nothing on the UCI
+# tables.
 _STAGES = np.array([0.05, 0.1, 0.15, 0.25, 0.35, 0.5, 0.75, 1.0])
 
 
 class GradientBoosting(Learner):
-    """Gradient boosted trees on histograms, cost-blind; takes missing values and categories without preparation; of
-    numbers it knows the distribution.
+    """Gradient boosted trees on histograms, cost-blind; takes missing values and categories without
+    preparation; of numbers it knows the distribution.
 
-    scikit-learn's HistGradientBoostingClassifier or HistGradientBoostingRegressor. The rounds are those of the smallest
-    calibrated log loss on the folds of the calibration, of numbers of the least squared error, and `max_iter` without
-    folds: rows, parameters and seed decide the model. Of a categorical feature with more than 255 categories the 254
-    most common stay apart and the others count as one (scikit-learn would refuse it). The distribution of a number is
-    the mean plus the residuals of rows that it did not see, divided by a boosted spread where that makes them more
-    alike (split-conformal, by cross-fitting). Fitted, besides `Learner`'s: `n_iter_`.
+    scikit-learn's HistGradientBoostingClassifier or HistGradientBoostingRegressor. The rounds are
+    those of the smallest calibrated log loss on the folds of the calibration, of numbers of the
+    least squared error, and `max_iter` without folds: rows, parameters and seed decide the model.
+    Of a categorical feature with more than 255 categories the 254 most common stay apart and the
+    others count as one (scikit-learn would refuse it). The distribution of a number is the mean
+    plus the residuals of rows that it did not see, divided by a boosted spread where that makes
+    them more alike (split-conformal, by cross-fitting). Fitted, besides `Learner`'s: `n_iter_`.
 
-    A fit takes five fits of `max_iter` rounds on four fifths of the rows, and one of `n_iter_`; of numbers twice as
-    many, up to 5,000 rows with ten folds in place of five. A row takes
-    scikit-learn 0.7 ms at 100 trees, 3 ms at 500, and 1 ms more with categories: its trees have no public form that a
-    quicker walk could use.
+    A fit takes five fits of `max_iter` rounds on four fifths of the rows, and one of `n_iter_`; of
+    numbers twice as many, up to 5,000 rows with ten folds in place of five. A row takes
+    scikit-learn 0.7 ms at 100 trees, 3 ms at 500, and 1 ms more with categories: its trees have no
+    public form that a quicker walk could use.
     """
 
     name: ClassVar = "gradient_boosting"
-    # Boosting is overconfident: on six of the UCI tables, whole and cut to 150 rows (smallest class 4 to 247), the
-    # sigmoid lowered held-out log loss every time, by 15 to 40 %, and beat isotonic nearly always.
+    # Boosting is overconfident: on six of the UCI tables, whole and cut to 150 rows (smallest class
+    # 4 to 247), the sigmoid lowered held-out log loss every time, by 15 to 40 %, and beat isotonic
+    # nearly always.
     _fewest: ClassVar = 4
     tasks: ClassVar = ("classification", "regression")
 
@@ -92,7 +96,9 @@ class GradientBoosting(Learner):
         )  # a refit keeps what residuals said
 
     def _fit_numbers(self, X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> None:
-        """The mean, and from its cross-fitted residuals the spread, or none if one for all rows is as likely."""
+        """The mean, and from its cross-fitted residuals the spread, or none if one for all rows is
+        as likely.
+        """
         if len(X) == 1:
             raise Invalid.at("", "one sample shows no errors; boosting of numbers needs two rows")
         if np.abs(y).max() > SINGLE / 4:
@@ -127,7 +133,9 @@ class GradientBoosting(Learner):
         return P.astype(np.float64)
 
     def _loss(self, P: np.ndarray, dealt: Dealt) -> float:
-        """The log loss of unseen rows' probabilities (n, K) once they are calibrated: what too many rounds leave."""
+        """The log loss of unseen rows' probabilities (n, K) once they are calibrated: what too many
+        rounds leave.
+        """
         judged = dealt.fold != UNJUDGED
         P, codes, weights = P[judged].astype(np.float64), dealt.codes[judged], dealt.weights[judged]
         calibrator = scikit().fit_calibrator(self.calibration_, P, codes, weights)
@@ -136,8 +144,9 @@ class GradientBoosting(Learner):
     def _cross_fitted(
         self, dealt: Dealt, folds: int, judge: Callable[[np.ndarray, Dealt], float], **own: Any
     ) -> tuple[Any, np.ndarray, int]:
-        """The model of all rows, each row's answer by a model that did not see it, and their rounds: those with which
-        these answers, as the `judge` has it, lose least. With parameters of their `own`.
+        """The model of all rows, each row's answer by a model that did not see it, and their
+        rounds: those with which these answers, as the `judge` has it, lose least. With parameters
+        of their `own`.
         """
         stages = np.unique(np.ceil(_STAGES * int(self.max_iter)).astype(int)).tolist()
         fits = Parallel(prefer="threads", return_as="generator")(
@@ -159,11 +168,11 @@ class GradientBoosting(Learner):
         self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, fold: np.ndarray, number: int, folds: int,
         stages: Sequence[int], **own: Any,
     ) -> np.ndarray:  # fmt: skip
-        """Probabilities (stages, rows, K), or numbers (stages, rows), of the rows of a fold by a model without them,
-        after each of `stages` rounds.
+        """Probabilities (stages, rows, K), or numbers (stages, rows), of the rows of a fold by a
+        model without them, after each of `stages` rounds.
 
-        Probabilities as float32: all stages of all rows are in memory together, and calibration does not see the
-        difference.
+        Probabilities as float32: all stages of all rows are in memory together, and calibration
+        does not see the difference.
         """
         dealt = Dealt(X, codes, weights, fold)
         rows = np.ascontiguousarray(dealt.only(number))
@@ -181,8 +190,8 @@ class GradientBoosting(Learner):
         rounds: Sequence[int],
         **own: Any,
     ) -> Iterator[Any]:
-        """The same model (`Boosted`) after each of so many rounds, with parameters of its `own`; arguments as for
-        `_fit_raw`.
+        """The same model (`Boosted`) after each of so many rounds, with parameters of its `own`;
+        arguments as for `_fit_raw`.
         """
         names = ("learning_rate", "min_samples_leaf", "l2_regularization", "random_state")
         parameters = {name: getattr(self, name) for name in names} | {
@@ -200,5 +209,7 @@ def _squared(found: np.ndarray, dealt: Dealt) -> float:
 
 
 def _unlikely(found: np.ndarray | float, sizes: Dealt) -> float:
-    """Minus the log-likelihood of some sizes, by exponential laws of the means `found`; but for constants."""
+    """Minus the log-likelihood of some sizes, by exponential laws of the means `found`; but for
+    constants.
+    """
     return float((np.log(found) + sizes.codes / found) @ sizes.weights)

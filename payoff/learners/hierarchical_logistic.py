@@ -20,8 +20,8 @@ from payoff.stored import Stored
 class Stages(Stored):
     """The product of two stages: P(H) from the first, P(D) P(D_k | D) for the minority classes.
 
-    `first` has classes 0 (majority) and 1 (minority); `second`, of the minority classes in order, is None where
-    there is one only; `majority` is the position of H among all K classes.
+    `first` has classes 0 (majority) and 1 (minority); `second`, of the minority classes in order,
+    is None where there is one only; `majority` is the position of H among all K classes.
     """
 
     first: Learner
@@ -38,18 +38,21 @@ class Stages(Stored):
 class HierarchicalLogistic(Learner):
     """First majority or minority, then which minority class; probabilities are the product.
 
-    `first` (a KernelLogistic or BenefitLogistic) separates the majority class H from all others; `second` (a
-    KernelLogistic or Logistic) is trained on the minority classes only and is cost-blind; None is a KernelLogistic with
-    its defaults. Both take `categorical_features` and `random_state` from here. `majority`: the class H, None is the
-    one that weighs most. `benefits` (K, K), in the order of the sorted classes, reach a BenefitLogistic as those of two
-    groups (instead of its own); None weighs all alike.
+    `first` (a KernelLogistic or BenefitLogistic) separates the majority class H from all others;
+    `second` (a KernelLogistic or Logistic) is trained on the minority classes only and is
+    cost-blind; None is a KernelLogistic with its defaults. Both take `categorical_features` and
+    `random_state` from here. `majority`: the class H, None is the one that weighs most. `benefits`
+    (K, K), in the order of the sorted classes, reach a BenefitLogistic as those of two groups
+    (instead of its own); None weighs all alike.
 
-    `predict_proba` is the product of the stages, without the weights of the first stage (`BenefitLogistic`). With
-    benefits and a BenefitLogistic, `predict` decides as the paper does: minority where the weighted first stage says
-    so, then the most probable minority class; else it takes the most probable class.
+    `predict_proba` is the product of the stages, without the weights of the first stage
+    (`BenefitLogistic`). With benefits and a BenefitLogistic, `predict` decides as the paper does:
+    minority where the weighted first stage says so, then the most probable minority class; else it
+    takes the most probable class.
     Fitted, besides `Learner`'s: `converged_`.
     Raises Invalid for an unknown majority, and benefits that give no weight.
-    Benefit-based classification, sections on HCSKLR and on the hierarchical approach with benefit-based LR.
+    Benefit-based classification, sections on HCSKLR and on the hierarchical approach with
+    benefit-based LR.
     """
 
     name: ClassVar = "hierarchical_logistic"
@@ -107,9 +110,9 @@ class HierarchicalLogistic(Learner):
         return Stages(first, second, H)
 
     def _grouped(self, sums: np.ndarray, majority: int) -> np.ndarray | None:
-        """Benefits (2, 2) of majority and minority, in which the minority weighs as much more than the majority as
-        the rest does, for classes of these weights (K,): the second stage's errors are not the first's. Raises Invalid
-        at `/benefits/…`.
+        """Benefits (2, 2) of majority and minority, in which the minority weighs as much more than
+        the majority as the rest does, for classes of these weights (K,): the second stage's errors
+        are not the first's. Raises Invalid at `/benefits/…`.
         """
         if self.benefits is None:
             return None

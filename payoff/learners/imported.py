@@ -1,7 +1,8 @@
-"""Models that were trained elsewhere, behind the interface of a learner: of joblib files, and of ONNX files.
+"""Models that were trained elsewhere, behind the interface of a learner: of joblib files, and of
+ONNX files.
 
-Loading a joblib file runs the code that it names. onnxruntime runs ONNX files, the way in for other libraries than
-scikit-learn.
+Loading a joblib file runs the code that it names. onnxruntime runs ONNX files, the way in for other
+libraries than scikit-learn.
 """
 
 import io
@@ -56,8 +57,8 @@ class Schema(Protocol):
 
 @dataclass(frozen=True)
 class Columns(Stored):
-    """The model's columns: `order` (w,) are their positions in the rows, `words` the categories of each and NaN for a
-    missing one, or None for numbers.
+    """The model's columns: `order` (w,) are their positions in the rows, `words` the categories of
+    each and NaN for a missing one, or None for numbers.
     """
 
     order: np.ndarray
@@ -65,7 +66,9 @@ class Columns(Stored):
 
     @classmethod
     def of(cls, schema: Schema, names: Sequence[str] | None, count: int | None) -> Self:
-        """The columns of a model that knows their `names`, or only their number; Invalid where the data set differs."""
+        """The columns of a model that knows their `names`, or only their number; Invalid where the
+        data set differs.
+        """
         if names is None and count is not None and count != len(schema.names):
             what = f"the model takes {count} columns, and the data set has {len(schema.names)} features"
             raise Invalid.at("/dataset", what)
@@ -99,8 +102,8 @@ class Columns(Stored):
 class Imported(Learner):
     """A model that was trained elsewhere.
 
-    `scorer` answers rows as the data set has them. `takes_missing` (m,): the features whose missing values it answers;
-    a row with others missing has probabilities NaN.
+    `scorer` answers rows as the data set has them. `takes_missing` (m,): the features whose missing
+    values it answers; a row with others missing has probabilities NaN.
     """
 
     name: ClassVar = "imported"
@@ -113,7 +116,9 @@ class Imported(Learner):
         self.model_, self.calibrator_, self.calibration_ = self.scorer, None, "none"
 
     def posterior(self, X: np.ndarray) -> np.ndarray:
-        """Probabilities (n, K) of rows (n, m), NaN where missing; Invalid at /instances where the model raises."""
+        """Probabilities (n, K) of rows (n, m), NaN where missing; Invalid at /instances where the
+        model raises.
+        """
         P = np.full((len(X), self.n_classes), np.nan)
         rows = np.flatnonzero(~(np.isnan(X) & ~self.takes_missing).any(axis=1))
         if len(rows):
@@ -127,9 +132,11 @@ class Imported(Learner):
         return P if self.calibrator_ is None else self.calibrator_.apply(P)
 
     def calibrate(self, method: str, P: np.ndarray, codes: np.ndarray, seed: int) -> np.ndarray:
-        """Calibrate by `isotonic` or `sigmoid` on the model's P (n, K) of all rows with codes (n,), two of each class.
+        """Calibrate by `isotonic` or `sigmoid` on the model's P (n, K) of all rows with codes (n,),
+        two of each class.
 
-        Returns probabilities (n, K) of the same rows, each by a calibration that was fitted without it.
+        Returns probabilities (n, K) of the same rows, each by a calibration that was fitted without
+        it.
         """
         weights = np.ones(len(P))
         self.calibration_, self.calibrator_ = (
@@ -143,9 +150,11 @@ class Imported(Learner):
 def class_order(
     names: Sequence[Any], classes: Sequence[int | str], place: str = "/dataset"
 ) -> np.ndarray | None:
-    """The position of each of the data set's `classes` among the model's `names`, None where they are the same list.
+    """The position of each of the data set's `classes` among the model's `names`, None where they
+    are the same list.
 
-    Invalid with both. What is equal or written alike is one class: 1, 1.0 and "1"; true, "true" and "True".
+    Invalid with both. What is equal or written alike is one class: 1, 1.0 and "1"; true, "true" and
+    "True".
     """
     plain = [name.item() if isinstance(name, np.generic) else name for name in names]
     order = [next((j for j, name in enumerate(plain) if _alike(name, one)), -1) for one in classes]
@@ -181,7 +190,9 @@ def checked_rows(P: np.ndarray, n_classes: int) -> np.ndarray:
 
 
 def check_alone(scorer: "Foreign", X: np.ndarray, among: np.ndarray) -> None:
-    """Invalid where a model answers some row of X (n, m) alone otherwise than `among` the others (n, K)."""
+    """Invalid where a model answers some row of X (n, m) alone otherwise than `among` the others
+    (n, K).
+    """
     for i in np.linspace(0, len(X) - 1, min(len(X), _ROWS_ALONE)).astype(np.intp):
         alone = scorer.answers(X[i : i + 1])
         if not np.allclose(alone, among[i], rtol=0, atol=_TOLERANCE):
@@ -195,11 +206,12 @@ def check_alone(scorer: "Foreign", X: np.ndarray, among: np.ndarray) -> None:
 
 
 def rounded_columns(scorer: Scorer, X: np.ndarray) -> tuple[np.ndarray, float]:
-    """The columns of X (n, m) with numbers that single precision rounds by 1 or more, if the model rounds them so; and
-    for which share of the rows the next single number changes a probability by more than `CHANGE`.
+    """The columns of X (n, m) with numbers that single precision rounds by 1 or more, if the model
+    rounds them so; and for which share of the rows the next single number changes a probability by
+    more than `CHANGE`.
 
-    A model rounds them that answers rounded numbers with the very same probabilities. Half of the next numbers are
-    greater, half are smaller, at random, as differences of columns matter.
+    A model rounds them that answers rounded numbers with the very same probabilities. Half of the
+    next numbers are greater, half are smaller, at random, as differences of columns matter.
     """
     with np.errstate(over="ignore"):
         single = X.astype(np.float32)
@@ -217,7 +229,9 @@ def rounded_columns(scorer: Scorer, X: np.ndarray) -> tuple[np.ndarray, float]:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Foreign(Stored):
-    """A model of another library; `order` (K,): the data set's classes among its own, None where they agree."""
+    """A model of another library; `order` (K,): the data set's classes among its own, None where
+    they agree.
+    """
 
     columns: Columns
     order: np.ndarray | None = None
@@ -250,10 +264,11 @@ class JoblibScorer(Foreign):
 def load_joblib(
     content: bytes, schema: Schema, classes: Sequence[int | str], *, version_skew: bool
 ) -> JoblibScorer:
-    """The object in a joblib file as a scorer of the data set's rows; Invalid where they do not fit.
+    """The object in a joblib file as a scorer of the data set's rows; Invalid where they do not
+    fit.
 
-    With `version_skew` it may be of another version of scikit-learn, and answer otherwise than there; without, that
-    library's warning about it is raised.
+    With `version_skew` it may be of another version of scikit-learn, and answer otherwise than
+    there; without, that library's warning about it is raised.
     """
     with warnings.catch_warnings():
         if not version_skew:
@@ -272,7 +287,9 @@ def load_joblib(
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OnnxScorer(Foreign):
-    """The bytes of an ONNX file. The session is not pickled: it is opened with the first rows, in one thread."""
+    """The bytes of an ONNX file. The session is not pickled: it is opened with the first rows, in
+    one thread.
+    """
 
     content: bytes
 
@@ -299,7 +316,8 @@ class OnnxScorer(Foreign):
 def load_onnx(
     content: bytes, schema: Schema, classes: Sequence[int | str], named: Sequence[str] | None
 ) -> OnnxScorer:
-    """A scorer of the data set's rows; `named` are the columns of the probabilities, where the model has no maps.
+    """A scorer of the data set's rows; `named` are the columns of the probabilities, where the
+    model has no maps.
 
     Invalid where columns or classes do not fit; MissingPackage where onnxruntime is not installed.
     """
@@ -358,7 +376,9 @@ def _typed(values: np.ndarray, kind: str) -> np.ndarray:
 
 
 def _probabilities(session: Any) -> str:
-    """The output that holds the probabilities: maps by class, or the numbers whose name says so, or the last ones."""
+    """The output that holds the probabilities: maps by class, or the numbers whose name says so, or
+    the last ones.
+    """
     outputs = session.get_outputs()
     found = [one for one in outputs if one.type.startswith("seq(map")]
     found = found or [one for one in outputs if one.type in ("tensor(float)", "tensor(double)")]

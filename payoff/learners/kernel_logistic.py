@@ -21,10 +21,12 @@ from payoff.stored import Stored
 # Up to so many rows every row is a landmark, and the fit exact. Measured on two cores (cover
 # types, 7 classes): 2000 rows 1.9 s, 3000 rows 4.6 s, 4000 rows 9.3 s: the cube begins to rule.
 EXACT_ROWS = 3000
-# Landmarks beyond. Cover types, 16,000 rows, held-out log loss: 300 landmarks .699 (3 s), 1000 .666 (8 s), 2000 .661
-# (17 s); thyroid .155, .155, .153. Drawing them evenly over the classes instead changed none by more than 1 %.
+# Landmarks beyond. Cover types, 16,000 rows, held-out log loss: 300 landmarks .699 (3 s), 1000 .666
+# (8 s), 2000 .661 (17 s); thyroid .155, .155, .153. Drawing them evenly over the classes instead
+# changed none by more than 1 %.
 LANDMARKS = 1000
-# Numbers in the map of rows to landmarks (400 MB). Beyond 50,000 rows there are fewer landmarks, down to a tenth.
+# Numbers in the map of rows to landmarks (400 MB). Beyond 50,000 rows there are fewer landmarks,
+# down to a tenth.
 CELLS = 50_000_000
 BLOCK = (
     2048  # rows mapped at a time, so that a map of 20,000 x 1000 needs no second array of its size
@@ -43,7 +45,9 @@ class Kernel(Stored):
     def __call__(
         self, A: np.ndarray, B: np.ndarray, squares: np.ndarray | None = None
     ) -> np.ndarray:
-        """The matrix of k(a, b): (n, d) and (m, d) give (n, m), C-contiguous; O(n m d). `squares` (m,): |b|^2."""
+        """The matrix of k(a, b): (n, d) and (m, d) give (n, m), C-contiguous; O(n m d). `squares`
+        (m,): |b|^2.
+        """
         K: np.ndarray = A @ B.T
         if self.name == "linear":
             return K
@@ -67,7 +71,8 @@ class Kernel(Stored):
 class KernelScorer(Stored):
     """Probabilities from raw rows: softmax of k(x, landmarks) alpha + intercept.
 
-    `landmarks` (m, width) are prepared. `alpha` (m, K), `intercept` (K,): zero for the reference class.
+    `landmarks` (m, width) are prepared. `alpha` (m, K), `intercept` (K,): zero for the reference
+    class.
     """
 
     design: Design
@@ -95,15 +100,16 @@ class KernelScorer(Stored):
 class KernelLogistic(Learner):
     """Multinomial logistic regression with a kernel, cost-blind: smooth, curved boundaries.
 
-    f_H = 0 for the majority class H, which changes no probability. Rows are prepared as in `design.Design`; default
-    `gamma` is scikit-learn's `scale` (on glass, ecoli and image segmentation it was ahead of the median distance rule).
-    `C` has scikit-learn's meaning; intercepts are free. `numeric_transform`: as for `logistic.Logistic`. Landmarks are
-    rows drawn at random: every row (exact) up to EXACT_ROWS, LANDMARKS or fewer beyond. The linear kernel is always
-    exact and ignores `gamma`, `degree` and `n_components`.
+    f_H = 0 for the majority class H, which changes no probability. Rows are prepared as in
+    `design.Design`; default `gamma` is scikit-learn's `scale` (on glass, ecoli and image
+    segmentation it was ahead of the median distance rule). `C` has scikit-learn's meaning;
+    intercepts are free. `numeric_transform`: as for `logistic.Logistic`. Landmarks are rows drawn
+    at random: every row (exact) up to EXACT_ROWS, LANDMARKS or fewer beyond. The linear kernel is
+    always exact and ignores `gamma`, `degree` and `n_components`.
 
-    Fitted, besides `Learner`'s: `majority_`; `gamma_`; `n_components_` (0 for linear); `converged_`, `n_iter_` and
-    `gradient_norm_` (largest entry, see `kernel_solver.solve`). Without convergence `fit` warns, too. A likelihood
-    fit needs no calibration, so none is offered.
+    Fitted, besides `Learner`'s: `majority_`; `gamma_`; `n_components_` (0 for linear);
+    `converged_`, `n_iter_` and `gradient_norm_` (largest entry, see `kernel_solver.solve`). Without
+    convergence `fit` warns, too. A likelihood fit needs no calibration, so none is offered.
 
     Time O(n m^2 + iterations n m K), memory O(n m) for m landmarks; a row O(m (features + K)).
     Benefit-based classification, section on HCSKLR (the cost-blind model by Zhu and Hastie).
@@ -170,7 +176,9 @@ class KernelLogistic(Learner):
     def _solved(
         self, Phi: np.ndarray, Y: np.ndarray, weights: np.ndarray, others: np.ndarray
     ) -> np.ndarray:
-        """Coefficients (r, K) of features (n, r), zero for the class that is not among the `others`."""
+        """Coefficients (r, K) of features (n, r), zero for the class that is not among the
+        `others`.
+        """
         W = np.zeros((Phi.shape[1], len(others) + 1))
         with part(0.3, 1.0, "solver"):
             solver = scikit().kernel_solver
@@ -186,8 +194,8 @@ class KernelLogistic(Learner):
 
 
 def most_common(classes: np.ndarray, majority: Any, codes: np.ndarray, weights: np.ndarray) -> int:
-    """The position of the majority class: as given, however it is written, or of the largest weight (ties to the
-    first). Raises Invalid at `/majority`.
+    """The position of the majority class: as given, however it is written, or of the largest weight
+    (ties to the first). Raises Invalid at `/majority`.
     """
     if majority is None:
         return int(np.bincount(codes, weights).argmax())

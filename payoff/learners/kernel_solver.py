@@ -1,14 +1,16 @@
-"""Multinomial logistic regression in a reproducing kernel Hilbert space, without scikit-learn's conventions.
+"""Multinomial logistic regression in a reproducing kernel Hilbert space, without scikit-learn's
+conventions.
 
-The model has a reference class H with f_H = 0 and, for every other class k, f_k(x) = b_k + <w_k, phi(x)>
-(Zhu and Hastie's form, quoted in the benefit paper's section on HCSKLR). It minimises
+The model has a reference class H with f_H = 0 and, for every other class k, f_k(x) = b_k + <w_k,
+phi(x)> (Zhu and Hastie's form, quoted in the benefit paper's section on HCSKLR). It minimises
 
     mean of -log p(y | x)  +  tr(M W'W) / (2 C n),       M = I - 11'/K    (M = 1 for K = 2),
 
-with row weights in the mean and n their sum. M makes the choice of the reference immaterial: a symmetric model with K
-functions and the penalty sum_k |w_k|^2 / 2 has the same minimum, because of all functions with given differences those
-that sum to zero are the shortest. Two classes take scikit-learn's binary penalty |w|^2 / 2. So with the linear kernel
-this is scikit-learn's LogisticRegression for any K, and C means the same.
+with row weights in the mean and n their sum. M makes the choice of the reference immaterial: a
+symmetric model with K functions and the penalty sum_k |w_k|^2 / 2 has the same minimum, because of
+all functions with given differences those that sum to zero are the shortest. Two classes take
+scikit-learn's binary penalty |w|^2 / 2. So with the linear kernel this is scikit-learn's
+LogisticRegression for any K, and C means the same.
 """
 
 from math import log
@@ -23,14 +25,17 @@ from payoff.learners.design import Design
 from payoff.learners.kernel_logistic import BLOCK, Kernel
 from payoff.progress import report
 
-# Added to the diagonal of the landmarks' kernel matrix, relative to its largest entry: rows that repeat make the
-# matrix singular. It stands far above the rounding of a 3000 x 3000 factorisation (about 1e-13).
+# Added to the diagonal of the landmarks' kernel matrix, relative to its largest entry: rows that
+# repeat make the matrix singular. It stands far above the rounding of a 3000 x 3000 factorisation
+# (about 1e-13).
 JITTER = 1e-10
 MEMORY = 20  # L-BFGS pairs kept
 
 
 def default_gamma(Z: Any, weights: np.ndarray) -> float:
-    """One over the summed weighted variance of the columns of Z (n, d), dense or sparse; 1 where none varies."""
+    """One over the summed weighted variance of the columns of Z (n, d), dense or sparse; 1 where
+    none varies.
+    """
     shares = weights / weights.sum()
     squares = Z.multiply(Z) if sparse.issparse(Z) else Z * Z
     spread = float((squares.T @ shares - (Z.T @ shares) ** 2).sum())
@@ -45,17 +50,20 @@ def landmark_factor(kernel: Kernel, landmarks: np.ndarray) -> np.ndarray:
 
 
 def landmark_weights(factor: np.ndarray, W: np.ndarray) -> np.ndarray:
-    """The weights (m, L) of the landmarks' kernel functions that have the coefficients W (m, L) of their features."""
+    """The weights (m, L) of the landmarks' kernel functions that have the coefficients W (m, L) of
+    their features.
+    """
     return solve_triangular(factor, W, lower=True, trans="T", check_finite=False)
 
 
 def landmark_features(
     kernel: Kernel, landmarks: np.ndarray, factor: np.ndarray, design: Design, X: np.ndarray
 ) -> np.ndarray:
-    """Phi (n, m + 1) of rows X (n, features), a last column of ones: inner products of its rows are the Nystroem
-    kernel.
+    """Phi (n, m + 1) of rows X (n, features), a last column of ones: inner products of its rows are
+    the Nystroem kernel.
 
-    Where the landmarks are all rows that is the kernel itself. O(n m^2) time, one array of the result's size.
+    Where the landmarks are all rows that is the kernel itself. O(n m^2) time, one array of the
+    result's size.
     """
     n, m = len(X), len(landmarks)
     Phi = np.ones((n, m + 1))
@@ -72,10 +80,11 @@ def landmark_features(
 class Objective:
     """The penalised mean deviance and its gradient, in preconditioned coefficients.
 
-    `Phi` (n, r) features, the last column ones; `Y` (n, K-1) indicators of the classes but the reference; `weight`
-    (n,), of positive sum. The Hessian never exceeds M (x) (Phi' diag(weight) Phi / 2 + penalty) (Boehning, Annals of
-    the Institute of Statistical Mathematics 44, 1992); in coordinates where this bound is the identity the problem is
-    well conditioned whatever the kernel's spectrum. Setting up is O(n r^2), an evaluation O(n r K).
+    `Phi` (n, r) features, the last column ones; `Y` (n, K-1) indicators of the classes but the
+    reference; `weight` (n,), of positive sum. The Hessian never exceeds M (x) (Phi' diag(weight)
+    Phi / 2 + penalty) (Boehning, Annals of the Institute of Statistical Mathematics 44, 1992); in
+    coordinates where this bound is the identity the problem is well conditioned whatever the
+    kernel's spectrum. Setting up is O(n r^2), an evaluation O(n r K).
     """
 
     def __init__(self, Phi: np.ndarray, Y: np.ndarray, weight: np.ndarray, C: float) -> None:
@@ -128,8 +137,9 @@ class Objective:
 def solve(objective: Objective, *, max_iter: int, tol: float) -> tuple[np.ndarray, int, float]:
     """Minimise by L-BFGS from zero until no entry of the preconditioned gradient exceeds `tol`.
 
-    Returns W (r, K-1), the intercepts last, the number of steps, and the largest entry of the gradient there. Progress
-    is the part of the gradient's way down to `tol` that lies behind, on a logarithmic scale.
+    Returns W (r, K-1), the intercepts last, the number of steps, and the largest entry of the
+    gradient there. Progress is the part of the gradient's way down to `tol` that lies behind, on a
+    logarithmic scale.
     """
     norms: list[float] = []
 

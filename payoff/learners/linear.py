@@ -19,7 +19,9 @@ _ZERO = np.zeros(())
 
 
 def summed(table: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """For each row of `places` (n, c) the sum (n, L) of those rows of `table` (T, L). O(n c L), O(n L) space."""
+    """For each row of `places` (n, c) the sum (n, L) of those rows of `table` (T, L). O(n c L), O(n
+    L) space.
+    """
     if len(places) <= FEW:
         return table.take(places, axis=0).sum(axis=1)
     total = np.zeros((len(places), table.shape[1]))
@@ -29,7 +31,9 @@ def summed(table: np.ndarray, places: np.ndarray) -> np.ndarray:
 
 
 def softmax(Z: np.ndarray) -> np.ndarray:
-    """Rows of probabilities proportional to exp(Z), (n, K); overwrites Z. Some entry of a row is finite."""
+    """Rows of probabilities proportional to exp(Z), (n, K); overwrites Z. Some entry of a row is
+    finite.
+    """
     Z -= Z.max(axis=1, keepdims=True)
     np.exp(Z, out=Z)
     Z /= Z.sum(axis=1, keepdims=True)
@@ -40,8 +44,9 @@ def softmax(Z: np.ndarray) -> np.ndarray:
 class Hinges(Stored):
     """W hinges of raw columns, and the D curves that are made of them.
 
-    Hinge w is max(min(x, uppers[w]) - knots[w], 0) of column `columns[w]`; its training mean is `means[w]`. Curve d is
-    the sum of the hinges from `starts[d]` to before `starts[d + 1]`, each times its `slopes[w]`.
+    Hinge w is max(min(x, uppers[w]) - knots[w], 0) of column `columns[w]`; its training mean is
+    `means[w]`. Curve d is the sum of the hinges from `starts[d]` to before `starts[d + 1]`, each
+    times its `slopes[w]`.
     """
 
     columns: np.ndarray
@@ -93,11 +98,13 @@ def _bend(
 
 @dataclass(frozen=True)
 class Linear(Stored):
-    """Scores (n, L) of raw rows (n, m): what a linear model on `Design.matrix` gives, with everything multiplied out.
+    """Scores (n, L) of raw rows (n, m): what a linear model on `Design.matrix` gives, with
+    everything multiplied out.
 
-    `coef` (numeric features, L) and `intercept` (L,) act on raw numbers; `means` fill a missing one and `marks` (as
-    `coef`) are added for it; `table` (values, L) holds the term of every category code, from `offsets` on for each
-    feature, the last of its `lasts + 1` places being "missing", which is also where codes beyond training end.
+    `coef` (numeric features, L) and `intercept` (L,) act on raw numbers; `means` fill a missing one
+    and `marks` (as `coef`) are added for it; `table` (values, L) holds the term of every category
+    code, from `offsets` on for each feature, the last of its `lasts + 1` places being "missing",
+    which is also where codes beyond training end.
     """
 
     numeric: np.ndarray | None
@@ -115,7 +122,9 @@ class Linear(Stored):
 
     @classmethod
     def beside(cls, parts: Sequence[Self]) -> Self:
-        """One model with the scores of several, all folded with the same design (of the same rows and weights)."""
+        """One model with the scores of several, all folded with the same design (of the same rows
+        and weights).
+        """
         return replace(
             parts[0],
             coef=np.hstack([one.coef for one in parts]),
@@ -159,14 +168,17 @@ class Linear(Stored):
         if not finite:
             Z = self._careful(self._columns(X))
         if len(self.categorical):
-            # fmin passes over NaN: a missing code goes to the last place, and so does one beyond training.
+            # fmin passes over NaN: a missing code goes to the last place, and so does one beyond
+            # training.
             codes = np.fmin(X.take(self.categorical, axis=1), self.lasts).astype(np.intp)
             codes += self.offsets
             Z += summed(self.table, codes)
         return Z
 
     def plain_scores(self, X: np.ndarray) -> np.ndarray:
-        """The part (n, L) of the scores that numeric features have, in rows where none is missing. O(n m L)."""
+        """The part (n, L) of the scores that numeric features have, in rows where none is missing.
+        O(n m L).
+        """
         Z: np.ndarray = self._columns(X).dot(self.coef)
         Z += self.intercept
         return Z
@@ -187,7 +199,9 @@ class Linear(Stored):
 
 
 def probabilities(Z: np.ndarray) -> np.ndarray:
-    """Probabilities of two classes from the log-odds (n, 1) of the second, or of K classes from K scores (n, K)."""
+    """Probabilities of two classes from the log-odds (n, 1) of the second, or of K classes from K
+    scores (n, K).
+    """
     if Z.shape[1] > 1:
         return softmax(Z)
     return expit(np.concatenate((-Z, Z), axis=1))

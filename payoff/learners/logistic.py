@@ -22,10 +22,11 @@ _JUDGED = 3000  # rows that the choice of a transform looks at
 class Logistic(Learner):
     """Multinomial logistic regression, cost-blind: benefits enter only when decisions are made.
 
-    Its preparation of rows is inside (see `design.Design`). `C`: inverse strength of the L2 penalty.
-    `numeric_transform`: what becomes of numeric features, see `design` and `chosen_transform`. Fitted, besides
-    `Learner`'s: `numeric_transform_`, the one used, and `converged_`, False if the last fit reached its maximum number
-    of steps. A row costs one product.
+    Its preparation of rows is inside (see `design.Design`). `C`: inverse strength of the L2
+    penalty. `numeric_transform`: what becomes of numeric features, see `design` and
+    `chosen_transform`. Fitted, besides `Learner`'s: `numeric_transform_`, the one used, and
+    `converged_`, False if the last fit reached its maximum number of steps. A row costs one
+    product.
     """
 
     name: ClassVar = "logistic"
@@ -54,12 +55,13 @@ def chosen_transform(
     learner: Any, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, C: float,
     candidates: Sequence[str] = _CANDIDATES,
 ) -> str:  # fmt: skip
-    """What a learner's `numeric_transform` is on these rows: of `auto` the shape of the smallest cross-validated log
-    loss.
+    """What a learner's `numeric_transform` is on these rows: of `auto` the shape of the smallest
+    cross-validated log loss.
 
-    `codes` are classes (n,), or labels (n, L) whose losses are added up. The first of the candidates that is not worse
-    than the best by a standard error of the paired difference; `clip` on fewer than `_MIN_ROWS` rows. Three fits for
-    each candidate and label on two thirds of at most `_JUDGED` rows.
+    `codes` are classes (n,), or labels (n, L) whose losses are added up. The first of the
+    candidates that is not worse than the best by a standard error of the paired difference; `clip`
+    on fewer than `_MIN_ROWS` rows. Three fits for each candidate and label on two thirds of at most
+    `_JUDGED` rows.
     """
     transform, categorical = learner.numeric_transform, learner.categorical()
     if transform != "auto":
@@ -86,7 +88,9 @@ def _losses(
     categorical: Sequence[int],
     C: float,
 ) -> np.ndarray:
-    """Each row's log loss (n,) by a model that did not see it; where there is none it is the same for every shape."""
+    """Each row's log loss (n,) by a model that did not see it; where there is none it is the same
+    for every shape.
+    """
     classes, codes = np.unique(codes, return_inverse=True)
     if len(classes) < 2:
         return np.zeros(len(X))

@@ -20,7 +20,9 @@ _BLOCK = 64
 
 @dataclass(frozen=True, eq=False)
 class Members(Stored):
-    """Of N training rows with `weights` (N,), the leaf at node j has `rows[starts[j]:starts[j + 1]]`."""
+    """Of N training rows with `weights` (N,), the leaf at node j has `rows[starts[j]:starts[j +
+    1]]`.
+    """
 
     weights: F64
     starts: I32
@@ -28,7 +30,9 @@ class Members(Stored):
 
     @classmethod
     def of(cls, leaves: I32, nodes: int, weights: F64) -> Self:
-        """From the leaf of each training row in each tree (N, T), one of so many nodes. O(T N log N)."""
+        """From the leaf of each training row in each tree (N, T), one of so many nodes. O(T N log
+        N).
+        """
         rows = np.concatenate([np.argsort(tree, kind="stable") for tree in leaves.T]).astype(
             np.int32
         )
@@ -47,10 +51,11 @@ class Members(Stored):
         return min(N, int(np.diff(self.starts).max()) * (len(self.rows) // N))
 
     def near(self, leaves: I32, own: I64 | None = None) -> tuple[I32, F64]:
-        """The training rows (n, S) in the leaves (n, T) of n rows, ascending, and the weight reached with each (n, S):
-        the mean over the trees of the shares of a leaf's weight.
+        """The training rows (n, S) in the leaves (n, T) of n rows, ascending, and the weight
+        reached with each (n, S): the mean over the trees of the shares of a leaf's weight.
 
-        Training rows are not near themselves: `own` (n,), -1 of others. The last is repeated up to S.
+        Training rows are not near themselves: `own` (n,), -1 of others. The last is repeated up to
+        S.
         """
         own = np.full(len(leaves), -1) if own is None else own
         near, reached = (
@@ -79,7 +84,9 @@ def collect(
     near: I32,
     reached: F64,
 ) -> int:
-    """Write what `Members.near` returns; the most training rows of a row. `total`, `blocks` are zero."""
+    """Write what `Members.near` returns; the most training rows of a row. `total`, `blocks` are
+    zero.
+    """
     most = 1
     for i in range(leaves.shape[0]):
         for node in leaves[i]:
@@ -109,7 +116,9 @@ def add_leaf(rows: I32, own: int, weights: F64, total: F64, blocks: U8) -> None:
 
 @kernel
 def list_rows(total: F64, blocks: U8, near: I32, reached: F64) -> int:
-    """The number of rows with weight; write these and the sums of weight, and make `total` and `blocks` zero."""
+    """The number of rows with weight; write these and the sums of weight, and make `total` and
+    `blocks` zero.
+    """
     size, weight = 0, 0.0
     for block in range(blocks.shape[0]):
         if blocks[block] == 0:

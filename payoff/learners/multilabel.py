@@ -1,4 +1,6 @@
-"""Learners of several labels at once: their common form, a logistic regression for each, and one forest for all."""
+"""Learners of several labels at once: their common form, a logistic regression for each, and one
+forest for all.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +37,12 @@ _FARTHEST = float(logit(1 - 1e-15))  # log-odds whose probability still differs 
 
 
 class Multilabel(Learner):
-    """Base of the learners whose y is an indicator (n, L) of 0 and 1. A subclass has `_fit_labels` and `_odds`.
+    """Base of the learners whose y is an indicator (n, L) of 0 and 1. A subclass has `_fit_labels`
+    and `_odds`.
 
-    Fitted: `classes_` (0 … L-1), `curves_`, `calibrations_` (the method used for each label) and `calibration_` (all of
-    them in one string). `predict_proba` and `posterior` return the marginals (n, L), not one array per label.
+    Fitted: `classes_` (0 … L-1), `curves_`, `calibrations_` (the method used for each label) and
+    `calibration_` (all of them in one string). `predict_proba` and `posterior` return the marginals
+    (n, L), not one array per label.
     """
 
     labels: ClassVar = "several"
@@ -46,7 +50,9 @@ class Multilabel(Learner):
     calibrations_: list[str] = field(init=False, repr=False)
 
     def _fit_labels(self, X: np.ndarray, Y: np.ndarray, weights: np.ndarray) -> None:
-        """Fit on rows (n, m), labels (n, L) and positive weights; sets `curves_` and `calibrations_`."""
+        """Fit on rows (n, m), labels (n, L) and positive weights; sets `curves_` and
+        `calibrations_`.
+        """
         raise NotImplementedError
 
     def _odds(self, X: np.ndarray) -> np.ndarray:
@@ -79,7 +85,9 @@ def constant_share(y: np.ndarray) -> float:
 
 @dataclass(frozen=True)
 class Curves(Stored):
-    """The calibration curves of L labels, applied together: a sigmoid each, and steps for the `stepped` ones."""
+    """The calibration curves of L labels, applied together: a sigmoid each, and steps for the
+    `stepped` ones.
+    """
 
     slopes: np.ndarray
     offsets: np.ndarray
@@ -132,7 +140,8 @@ def as_indicator(y: Any) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Chain(Stored):
-    """A linear model per label (L of them), each on the features and the probabilities of the labels before it.
+    """A linear model per label (L of them), each on the features and the probabilities of the
+    labels before it.
 
     `fixed` is what is passed on for a label of too few rows to learn what it should.
     """
@@ -153,18 +162,20 @@ class Chain(Stored):
 
 
 class MultilabelLogistic(Multilabel):
-    """A logistic regression for each of several labels: the probability that it applies, for `/retrieve`.
+    """A logistic regression for each of several labels: the probability that it applies, for
+    `/retrieve`.
 
-    y is an indicator (n, L) of 0 and 1. Parameters as of `logistic.Logistic`, for each label; the transform is one for
-    all labels, and `auto` is `clip` or `none`: the others take three to ten times as long. `chain`: in training, the
-    probabilities of the labels before are out-of-fold, as in prediction (nested stacking: Senge, del Coz and
-    Hüllermeier 2013, "Rectifying classifier chains", section 4). So the answer is the marginal probability of every
-    label, with no sum over combinations.
+    y is an indicator (n, L) of 0 and 1. Parameters as of `logistic.Logistic`, for each label; the
+    transform is one for all labels, and `auto` is `clip` or `none`: the others take three to ten
+    times as long. `chain`: in training, the probabilities of the labels before are out-of-fold, as
+    in prediction (nested stacking: Senge, del Coz and Hüllermeier 2013, "Rectifying classifier
+    chains", section 4). So the answer is the marginal probability of every label, with no sum over
+    combinations.
     A label that is the same in all rows of positive weight is given (its ones + 1)/(n + 2).
 
-    Fitted: as `Multilabel`, `numeric_transform_` (the one used), and `converged_` (whether all fits did). Training
-    makes L fits of `Logistic`, and six of each label for `auto`; in a chain up to five more raw fits for each.
-    Answering a row costs one product, in a chain one per label.
+    Fitted: as `Multilabel`, `numeric_transform_` (the one used), and `converged_` (whether all fits
+    did). Training makes L fits of `Logistic`, and six of each label for `auto`; in a chain up to
+    five more raw fits for each. Answering a row costs one product, in a chain one per label.
     """
 
     name: ClassVar = "multilabel_logistic"
@@ -261,8 +272,8 @@ class MultilabelLogistic(Multilabel):
 class Neighbours(Stored):
     """Which label vectors the training rows in each leaf have, in the first trees of a forest.
 
-    `vectors` (D, L): the distinct ones, `codes` (N,): which of them each training row has. As many trees as keep
-    `ROWS` in their leaves, at least one.
+    `vectors` (D, L): the distinct ones, `codes` (N,): which of them each training row has. As many
+    trees as keep `ROWS` in their leaves, at least one.
     """
 
     trees: int
@@ -280,9 +291,11 @@ class Neighbours(Stored):
         return cls(trees, members, vectors, codes.ravel().astype(np.int32))
 
     def find(self, forest: FlatForest, X: np.ndarray) -> Iterator[tuple[U8, F64, float]]:
-        """For each row of X (n, m): distinct label vectors (S, L), their weights (S,), and the weight of those cut.
+        """For each row of X (n, m): distinct label vectors (S, L), their weights (S,), and the
+        weight of those cut.
 
-        The weight is the mean share over the trees. The heaviest `MAX_VECTORS` are kept, in the order of `vectors`.
+        The weight is the mean share over the trees. The heaviest `MAX_VECTORS` are kept, in the
+        order of `vectors`.
         """
         for leaves in self._leaves(forest, X):
             for rows, reached in zip(*self.members.near(leaves), strict=True):
@@ -298,7 +311,9 @@ class Neighbours(Stored):
                 )
 
     def work(self, forest: FlatForest, X: np.ndarray) -> int:
-        """How many training rows `find` reads for rows X (n, m): those in all their leaves. O(n trees depth)."""
+        """How many training rows `find` reads for rows X (n, m): those in all their leaves. O(n
+        trees depth).
+        """
         sizes = np.diff(self.members.starts)
         return sum(int(sizes[leaves].sum()) for leaves in self._leaves(forest, X))
 
@@ -309,14 +324,16 @@ class Neighbours(Stored):
 
 
 class MultilabelForest(Multilabel):
-    """A random forest for several labels together: the probability that each applies, for `/retrieve`.
+    """A random forest for several labels together: the probability that each applies, for
+    `/retrieve`.
 
     Each leaf has the share of every label; y is an indicator (n, L).
-    scikit-learn grows the trees: a split is chosen by the mean impurity over the labels. Parameters as in
-    `RandomForest`. Each label is calibrated on probabilities from forests that did not see the row, by the method that
-    `calibration` gives for its numbers of rows. A label that is the same in all rows is given (its ones + 1)/(n + 2).
-    Fitted: as `Multilabel`, and `model_`, a `FlatForest` whose distribution is that of `grown_forests`. Training grows
-    six forests, one without calibration; answering costs O(trees x (depth + L)) a row.
+    scikit-learn grows the trees: a split is chosen by the mean impurity over the labels. Parameters
+    as in `RandomForest`. Each label is calibrated on probabilities from forests that did not see
+    the row, by the method that `calibration` gives for its numbers of rows. A label that is the
+    same in all rows is given (its ones + 1)/(n + 2). Fitted: as `Multilabel`, and `model_`, a
+    `FlatForest` whose distribution is that of `grown_forests`. Training grows six forests, one
+    without calibration; answering costs O(trees x (depth + L)) a row.
     """
 
     name: ClassVar = "multilabel_forest"
@@ -338,7 +355,9 @@ class MultilabelForest(Multilabel):
         return 1.0 / self.n_estimators
 
     def refit(self, X: np.ndarray, y: np.ndarray) -> Self:
-        """Grow the forest again on rows (n, m) and labels (n, L); calibration stays. Time: one forest."""
+        """Grow the forest again on rows (n, m) and labels (n, L); calibration stays. Time: one
+        forest.
+        """
         dealt = Dealt.whole(np.ascontiguousarray(X), as_indicator(y), np.ones(len(X)))
         ((_, self.model_, _),) = compiled().forests.grown_forests(
             self, dealt, [ALL], self.min_samples_leaf

@@ -1,9 +1,9 @@
 """A learner's parameters, declared once: annotations of its estimator, such as
 `n_estimators: Annotated[int, Field(ge=1, le=10_000), "Number of trees."] = 100`.
 
-What requests may say, the OpenAPI document and the card follow from them. Parameters without such an annotation are not
-for requests. A parameter whose types are learners is a learner of one of these kinds, by default
-of the first.
+What requests may say, the OpenAPI document and the card follow from them. Parameters without such
+an annotation are not for requests. A parameter whose types are learners is a learner of one of
+these kinds, by default of the first.
 """
 
 import inspect
@@ -54,7 +54,8 @@ Amount = Count | Annotated[float, Field(gt=0, le=1)] | Literal["sqrt", "log2"] |
 
 
 class LearnerRequest(BaseModel):
-    """What a request says of a learner: its kind and all parameters, defaults filled in; a learner inside is another.
+    """What a request says of a learner: its kind and all parameters, defaults filled in; a learner
+    inside is another.
 
     An integer is written without a decimal point, and a boolean is no number.
     """
@@ -95,8 +96,8 @@ class LearnerRequest(BaseModel):
 
     @property
     def needs_square(self) -> bool:
-        """Whether a benefit matrix changes what is trained, of a model of models what one inside is, and needs a column
-        for each class.
+        """Whether a benefit matrix changes what is trained, of a model of models what one inside
+        is, and needs a column for each class.
         """
         inside = [one.takes("benefits") for _, one in self if isinstance(one, LearnerRequest)]
         return (
@@ -111,7 +112,8 @@ class LearnerRequest(BaseModel):
         return any(one.name == name for one in fields(cls.estimator))
 
     def naming(self, classes: Sequence[int | str], *, by_position: bool = False) -> Self:
-        """With every class that it names as `classes` write it, 1 and "1" being one, or as its position in them.
+        """With every class that it names as `classes` write it, 1 and "1" being one, or as its
+        position in them.
 
         Raises Invalid at the parameter that names no class.
         """
@@ -140,9 +142,10 @@ class LearnerRequest(BaseModel):
     ) -> Any:
         """The estimator, not fitted; inner learners are built, too.
 
-        `benefits` (K, A) and `feature_costs` reach estimators that train with them. With `classes` the estimator will
-        be fitted on positions in them, so a class that is named becomes its position. Raises Invalid where a matrix is
-        needed and absent, and at the parameter that names no class.
+        `benefits` (K, A) and `feature_costs` reach estimators that train with them. With `classes`
+        the estimator will be fitted on positions in them, so a class that is named becomes its
+        position. Raises Invalid where a matrix is needed and absent, and at the parameter that
+        names no class.
         """
         if self.estimator.needs_benefits and benefits is None:
             raise Invalid.at(
@@ -168,7 +171,9 @@ class LearnerRequest(BaseModel):
 
 @cache
 def request_of(estimator: Any) -> type[LearnerRequest]:
-    """The model of requests about this class of estimators, described by the first paragraph of its docstring."""
+    """The model of requests about this class of estimators, described by the first paragraph of its
+    docstring.
+    """
     hints = get_type_hints(estimator, include_extras=True)
     own = [
         one for one in fields(estimator) if one.init and get_origin(hints[one.name]) is Annotated

@@ -1,4 +1,5 @@
-"""A forest whose leaves keep the numbers of the training rows: the mean, and the distribution, of a row's number.
+"""A forest whose leaves keep the numbers of the training rows: the mean, and the distribution, of a
+row's number.
 
 Source: Meinshausen, "Quantile regression forests" (2006).
 """
@@ -26,11 +27,13 @@ _NO_TIE = 1e-300  # instead of no weight at a number
 
 @dataclass(frozen=True, eq=False)
 class QuantileForest(Stored):
-    """A row's distribution is the mean over the trees of that of all training rows in its leaf, by their weights.
+    """A row's distribution is the mean over the trees of that of all training rows in its leaf, by
+    their weights.
 
-    `numbers` (N,) are of the training rows, ascending. `curve`: what is said where `_LINE` of the weight is reached.
-    `cost`: that of quantiles for training rows, the mean, by trees that did not grow from the row; 0 where all did. The
-    first trees of the forest, as many as keep `_MEMBERS`, at least one.
+    `numbers` (N,) are of the training rows, ascending. `curve`: what is said where `_LINE` of the
+    weight is reached. `cost`: that of quantiles for training rows, the mean, by trees that did not
+    grow from the row; 0 where all did. The first trees of the forest, as many as keep `_MEMBERS`,
+    at least one.
     """
 
     forest: FlatForest
@@ -43,11 +46,13 @@ class QuantileForest(Stored):
     def of(
         cls, forest: FlatForest, bags: Bools, X: F64, y: F64, weights: F64, *, corrected: bool
     ) -> Self:
-        """From training rows X (n, m), numbers (n,), positive weights (n,), and the rows (n, T) that a tree grew from.
+        """From training rows X (n, m), numbers (n,), positive weights (n,), and the rows (n, T)
+        that a tree grew from.
 
-        The correction is conformal, by the trees that did not grow from a row: where a share s of the rows has less
-        than c of the weight below its number, c becomes s; of a number that has weight itself each part of this counts
-        alike (Czado et al. 2009), so ties shift nothing. It is one distribution still. O(n T log n).
+        The correction is conformal, by the trees that did not grow from a row: where a share s of
+        the rows has less than c of the weight below its number, c becomes s; of a number that has
+        weight itself each part of this counts alike (Czado et al. 2009), so ties shift nothing. It
+        is one distribution still. O(n T log n).
         """
         order, forest = np.argsort(y, kind="stable"), forest.first(max(1, _MEMBERS // len(y)))
         leaves = forest.leaves(X[order])
@@ -97,7 +102,9 @@ class QuantileForest(Stored):
         return curve
 
     def mean_cost(self, leaves: I32, rows: I64) -> float:
-        """What a unit too much costs 1 - level and one too few the level, the mean over `_LEVELS`; as for the curve."""
+        """What a unit too much costs 1 - level and one too few the level, the mean over `_LEVELS`;
+        as for the curve.
+        """
         parts = (self._samples(leaves[some], rows[some]) for some in self.members.blocks(len(rows)))
         short = self.numbers[rows, None] - Distribution(
             self.numbers[rows], lambda: parts

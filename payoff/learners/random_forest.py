@@ -21,12 +21,13 @@ _LEAVES_OF_NUMBERS = (1, 3, 10)
 
 
 class RandomForest(Stepwise):
-    """scikit-learn's random forest, cost-blind; of classes it answers `/acquire`, of numbers it knows the distribution.
+    """scikit-learn's random forest, cost-blind; of classes it answers `/acquire`, of numbers it
+    knows the distribution.
 
-    Categories are put in the order of their class distributions, or mean numbers, and then split like numbers.
-    `min_samples_leaf` `auto`: see `best_leaf`; of numbers that of the least `cost`. `predict` takes the largest
-    (calibrated) probability; `model_.predict` is the plain vote of the trees. Numbers: a `QuantileForest`, which
-    `calibration` `none` leaves as the leaves have it.
+    Categories are put in the order of their class distributions, or mean numbers, and then split
+    like numbers. `min_samples_leaf` `auto`: see `best_leaf`; of numbers that of the least `cost`.
+    `predict` takes the largest (calibrated) probability; `model_.predict` is the plain vote of the
+    trees. Numbers: a `QuantileForest`, which `calibration` `none` leaves as the leaves have it.
     Fitted: as `Stepwise`, and `min_samples_leaf_`. Answering costs O(trees x depth) a row.
     """
 
@@ -111,6 +112,8 @@ class FreeForest(RandomForest):
         return super().refit(self._free(X), y)
 
     def _free(self, X: np.ndarray) -> np.ndarray:
-        """Rows (n, m) without the values that have a price: a column without values is never split on."""
+        """Rows (n, m) without the values that have a price: a column without values is never split
+        on.
+        """
         prices = prices_of(self.feature_costs, X.shape[1])
         return np.where(prices.cost > 0, np.nan, X)

@@ -16,9 +16,10 @@ _CELLS = 1 << 20  # of the distributions that are made at once
 
 @dataclass(frozen=True, eq=False)
 class Residuals(Stored):
-    """A boosted mean, a boosted `spread` (None: the same for all rows), and `scaled` (R,): residuals of unseen rows in
-    units of their spread, ascending and equally likely, as in split conformal prediction. The spread is at least
-    `least`, and no number below `floor`: numbers that are never negative stay so.
+    """A boosted mean, a boosted `spread` (None: the same for all rows), and `scaled` (R,):
+    residuals of unseen rows in units of their spread, ascending and equally likely, as in split
+    conformal prediction. The spread is at least `least`, and no number below `floor`: numbers that
+    are never negative stay so.
     """
 
     mean: Any

@@ -1,4 +1,5 @@
-"""What fits take from scikit-learn and SciPy: 60 MB and 0.7 s that a service which only predicts does without.
+"""What fits take from scikit-learn and SciPy: 60 MB and 0.7 s that a service which only predicts
+does without.
 
 So learners reach this module, and what it imports, through `loading.scikit`, at their first fit.
 """
@@ -37,7 +38,9 @@ _TOLERANCE = (
 def checked(
     estimator: Any, X: Any, y: Any, sample_weight: Any, **options: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The arguments of `fit` as arrays, without rows of weight 0: they must not change anything, even the folds."""
+    """The arguments of `fit` as arrays, without rows of weight 0: they must not change anything,
+    even the folds.
+    """
     X, y = validate_data(
         estimator, X, y, dtype=np.float64, order="C", ensure_all_finite="allow-nan", **options
     )
@@ -70,9 +73,11 @@ def tags(*, several: bool = False, numbers: bool = False) -> Tags:
 def fit_linear(
     columns: np.ndarray, codes: np.ndarray, weights: np.ndarray, C: float
 ) -> tuple[Any, bool]:
-    """scikit-learn's L2-penalised logistic regression on prepared columns, and whether it converged.
+    """scikit-learn's L2-penalised logistic regression on prepared columns, and whether it
+    converged.
 
-    Newton's method with conjugate gradients: some ten steps, no Hessian in memory, sparse columns as they are.
+    Newton's method with conjugate gradients: some ten steps, no Hessian in memory, sparse columns
+    as they are.
     """
     model = LogisticRegression(C=C, solver="newton-cg", tol=_TOLERANCE, max_iter=MAX_STEPS)
     with warnings.catch_warnings(record=True) as heard:

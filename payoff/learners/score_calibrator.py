@@ -21,8 +21,8 @@ _FARTHEST = 30.0  # units from the centre: scores farther away, such as -1e30 fo
 
 @dataclass(frozen=True)
 class Standardised(Stored):
-    """Scores in another unit, as probabilities: of two classes from one score (n, 1) or from the difference of two
-    (n, 2), of K classes from K scores.
+    """Scores in another unit, as probabilities: of two classes from one score (n, 1) or from the
+    difference of two (n, 2), of K classes from K scores.
     """
 
     centres: np.ndarray
@@ -45,7 +45,9 @@ class Given(Stored):
 
 @dataclass(frozen=True)
 class Shares(Stored):
-    """Scores from 0 to 1, taken for probabilities: one (n, 1) of the second class, or (n, K), divided by their sum."""
+    """Scores from 0 to 1, taken for probabilities: one (n, 1) of the second class, or (n, K),
+    divided by their sum.
+    """
 
     def posterior(self, X: np.ndarray) -> np.ndarray:
         P = np.concatenate((1.0 - X, X), axis=1) if X.shape[1] == 1 else X + _TINY
@@ -55,12 +57,14 @@ class Shares(Stored):
 class ScoreCalibrator(Learner):
     """Turns the scores of another system into probabilities; see `POST /calibrate`.
 
-    A calibration of rows that are scores, (n, 1) for two classes or (n, K), or probabilities (n, K) (`input`).
+    A calibration of rows that are scores, (n, 1) for two classes or (n, K), or probabilities (n, K)
+    (`input`).
 
-    There is nothing else to fit, so the rows themselves are calibrated on, without folds. `auto` is `sigmoid`, or from
-    20 rows of the rarest class `isotonic` where its log loss is clearly better (`best_calibration`); probabilities with
-    fewer than 10 rows outside the most common class stay as they are. Three scores or more have one unit; scores that
-    all lie in [0, 1] count by their log-odds. `doubts_` are sentences about what such rows can tell.
+    There is nothing else to fit, so the rows themselves are calibrated on, without folds. `auto` is
+    `sigmoid`, or from 20 rows of the rarest class `isotonic` where its log loss is clearly better
+    (`best_calibration`); probabilities with fewer than 10 rows outside the most common class stay
+    as they are. Three scores or more have one unit; scores that all lie in [0, 1] count by their
+    log-odds. `doubts_` are sentences about what such rows can tell.
     """
 
     name: ClassVar = "score_calibrator"
@@ -117,11 +121,14 @@ class ScoreCalibrator(Learner):
 
 
 def _standardised(X: np.ndarray) -> Standardised:
-    """Units that a mark such as -1e30 in some rows does not change, nor does a score that many rows share."""
+    """Units that a mark such as -1e30 in some rows does not change, nor does a score that many rows
+    share.
+    """
     D = _differences(X)
     centres = np.array([np.median(np.unique(column)) for column in D.T])
     values = (D - centres).ravel()
-    # The interquartile range of the values, or of the distinct ones where that is smaller or the first is 0.
+    # The interquartile range of the values, or of the distinct ones where that is smaller or the
+    # first is 0.
     ranges = [
         float(np.subtract(*np.percentile(each, (75, 25)))) for each in (values, np.unique(values))
     ]

@@ -37,12 +37,14 @@ class Stepwise(Learner):
     experience_: Experience | None = field(default=None, init=False, repr=False)
 
     def learn_stops(self, X: np.ndarray, y: np.ndarray, prices: Prices) -> Self:
-        """Learn from the training rows X (n, m), y (n,) when another feature is not worth its price.
+        """Learn from the training rows X (n, m), y (n,) when another feature is not worth its
+        price.
 
-        Models like this one are trained on folds, and the rows outside travel through them at these `prices` of the m
-        features; at most 2,000 rows, drawn class by class, so a large table costs one more fit. Without two rows of
-        each class, with a model that asks for nothing, or with so many classes and features that a row of each class
-        would be too much, there is nothing to learn.
+        Models like this one are trained on folds, and the rows outside travel through them at these
+        `prices` of the m features; at most 2,000 rows, drawn class by class, so a large table costs
+        one more fit. Without two rows of each class, with a model that asks for nothing, or with so
+        many classes and features that a row of each class would be too much, there is nothing to
+        learn.
         """
         codes = np.searchsorted(self.classes_, y)
         smallest = int(np.bincount(codes).min())
@@ -71,8 +73,8 @@ class Stepwise(Learner):
     def _elsewhere(
         self, X: np.ndarray, codes: np.ndarray, prices: Prices, folds: int, room: int
     ) -> list[tuple[Trajectories, np.ndarray]]:
-        """Trajectories of some `room` rows through models trained without them, and their classes: every fold has all
-        classes.
+        """Trajectories of some `room` rows through models trained without them, and their classes:
+        every fold has all classes.
         """
         found: list[tuple[Trajectories, np.ndarray]] = []
         needed = min(folds, math.ceil(room * folds / len(X)))
@@ -97,8 +99,9 @@ class Stepwise(Learner):
 def while_worth(
     learner: Any, X: np.ndarray, prices: Prices, benefits: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The class probabilities (n, K) of rows (n, m), NaN where missing, when a fitted learner stops asking, and what
-    has been paid (n,): with benefits (K, A) while more is worth its price, else to its end.
+    """The class probabilities (n, K) of rows (n, m), NaN where missing, when a fitted learner stops
+    asking, and what has been paid (n,): with benefits (K, A) while more is worth its price, else to
+    its end.
     """
     trajectories = learner.model_.travel(X, prices)
     everyone, ends = np.arange(len(X)), trajectories.length
@@ -121,10 +124,11 @@ def room_for(steps: int, n_classes: int) -> int:
 def validation_folds(
     groups: np.ndarray, random: np.random.RandomState, enough: int = 1
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Row numbers to train on and to validate on: the same share of each group, no row held out twice.
+    """Row numbers to train on and to validate on: the same share of each group, no row held out
+    twice.
 
-    As many folds as hold out `enough` rows together, or all that there are. With too few rows to hold one out,
-    both are all rows.
+    As many folds as hold out `enough` rows together, or all that there are. With too few rows to
+    hold one out, both are all rows.
     """
     shuffled, everything = shuffled_groups(groups, _VALIDATION, random), np.arange(len(groups))
     total = sum(size for _, size in shuffled)

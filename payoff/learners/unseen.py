@@ -19,10 +19,12 @@ _FLOOR = (
 def unseen(
     fold: np.ndarray, n_classes: int, answered: Callable[[int, np.ndarray, np.ndarray], np.ndarray]
 ) -> np.ndarray:
-    """Probabilities (n, K) of each row in a fold, by a model without that fold; rows in no fold have zeros.
+    """Probabilities (n, K) of each row in a fold, by a model without that fold; rows in no fold
+    have zeros.
 
-    `fold` (n,) is of `stratified_folds`, so that every model knows every class. `answered` takes a fold's number and
-    the masks (n,) of the rows to learn from and to answer; it returns the probabilities of the rows to answer.
+    `fold` (n,) is of `stratified_folds`, so that every model knows every class. `answered` takes a
+    fold's number and the masks (n,) of the rows to learn from and to answer; it returns the
+    probabilities of the rows to answer.
     """
     P = np.zeros((len(fold), n_classes))
     for number in range(int(fold.max()) + 1):
@@ -39,8 +41,8 @@ def calibrated_unseen(
     fold: np.ndarray,
     resolution: float = 0.0,
 ) -> np.ndarray:
-    """P (n, K), of each row by a calibration that was fitted without its fold (n,); arguments as of `fit_calibrator`,
-    or the method `none`.
+    """P (n, K), of each row by a calibration that was fitted without its fold (n,); arguments as of
+    `fit_calibrator`, or the method `none`.
     """
 
     def answered(_: int, inside: np.ndarray, outside: np.ndarray) -> np.ndarray:
@@ -68,7 +70,8 @@ def mean_and_error(values: np.ndarray, weights: np.ndarray) -> tuple[float, floa
 
 
 def near_best(values: Mapping[str, np.ndarray], weights: np.ndarray) -> list[str]:
-    """The names, in their order, whose values (n,) have the largest mean, or one standard error less at most.
+    """The names, in their order, whose values (n,) have the largest mean, or one standard error
+    less at most.
 
     The error is that of the paired difference.
     """
@@ -85,12 +88,14 @@ def best_calibration(
     *,
     may_leave: bool = True,
 ) -> str:
-    """`sigmoid`, or `isotonic` or `none` where these are clearly better; arguments as of `fit_calibrator`.
+    """`sigmoid`, or `isotonic` or `none` where these are clearly better; arguments as of
+    `fit_calibrator`.
 
-    The first whose log loss no later one lowers by more than `_CLEAR` standard errors of the difference, on five folds
-    of some 30,000 rows times classes at most. Isotonic curves need 20 rows of each class; `none` is among them with
-    `may_leave`. The sigmoid comes first because with up to 1,000 rows of a class it was the best or as good on nearly
-    all tables: see docs/explanation/defaults.md.
+    The first whose log loss no later one lowers by more than `_CLEAR` standard errors of the
+    difference, on five folds of some 30,000 rows times classes at most. Isotonic curves need 20
+    rows of each class; `none` is among them with `may_leave`. The sigmoid comes first because with
+    up to 1,000 rows of a class it was the best or as good on nearly all tables: see
+    docs/explanation/defaults.md.
     """
     curves = ["isotonic"] if np.bincount(codes).min() >= FEW else []
     best, *others = ["sigmoid", *curves, *(["none"] if may_leave else [])]
@@ -113,7 +118,9 @@ def best_calibration(
 
 
 def _some(codes: np.ndarray) -> np.ndarray:
-    """The numbers of all rows, or of as many random ones as `_CELLS` allow, of each class its share or a few."""
+    """The numbers of all rows, or of as many random ones as `_CELLS` allow, of each class its share
+    or a few.
+    """
     counts = np.bincount(codes)
     order = np.random.default_rng(0).permutation(len(codes))
     shares = np.maximum(FEW, counts * min(1.0, _CELLS / (len(codes) * len(counts)))).astype(np.intp)

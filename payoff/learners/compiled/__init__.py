@@ -1,4 +1,6 @@
-"""What loads the compiler, at 60 MB and half a second: how forests and cost trees are grown, and boosting explained."""
+"""What loads the compiler, at 60 MB and half a second: how forests and cost trees are grown, and
+boosting explained.
+"""
 
 from payoff.learners import members, quantile_forest
 from payoff.learners.compiled import boosted, budget, chain, chain_order, forests

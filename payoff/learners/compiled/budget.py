@@ -1,4 +1,6 @@
-"""How a budget forest is grown: the path of every rule, and the point on them that validation rows choose."""
+"""How a budget forest is grown: the path of every rule, and the point on them that validation rows
+choose.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -18,10 +20,11 @@ ALPHAS = (0.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 EXPONENTS = (1.0, 0.0)
 """Of the price in the split rule, tried if `alpha` is None and prices differ.
 
-With the paper's exponent 1 a feature must lower the impurity a hundred times as much as one at a hundredth of its
-price, so on real price lists the dear tests are never asked for, whatever the budget: Cleveland heart disease with
-Turney's prices (200 training rows, 10 splits, alpha 2, 20 trees, vote stopping) ends at error .27 and cost 3; exponent
-0 at .21 and cost 202. From .05 to 1 nearly the same trees grow there, and .03 lies between on both counts.
+With the paper's exponent 1 a feature must lower the impurity a hundred times as much as one at a
+hundredth of its price, so on real price lists the dear tests are never asked for, whatever the
+budget: Cleveland heart disease with Turney's prices (200 training rows, 10 splits, alpha 2, 20
+trees, vote stopping) ends at error .27 and cost 3; exponent 0 at .21 and cost 202. From .05 to 1
+nearly the same trees grow there, and .03 lies between on both counts.
 """
 MAX_TREES = 40
 """The maximum number of trees if `n_estimators` is None, as in the paper."""
@@ -73,7 +76,8 @@ def grown(
         forest = _forest(growers[0][0] if tested else grower(rows), point, seeds)
     if tested or learner.budget is None:
         return forest, point, tradeoff
-    # Of a forest grown again the first trees that keep to the budget on all rows, with their cost there.
+    # Of a forest grown again the first trees that keep to the budget on all rows, with their cost
+    # there.
     costs = [
         cost
         for cost, _ in PathCosts(
@@ -98,7 +102,9 @@ def _paths(
     seeds: np.ndarray,
     budget: float,
 ) -> list[list[Point]]:
-    """The Points of every rule within the budget, on the validation rows of the growers, averaged by their weights."""
+    """The Points of every rule within the budget, on the validation rows of the growers, averaged
+    by their weights.
+    """
     paths: list[list[Point]] = []
     for rule in rules:
         path: list[Point] = []

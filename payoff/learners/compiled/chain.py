@@ -39,7 +39,9 @@ _CELLS = 4_000_000  # of the table, times trees, in a piece of work: 0.2 s or so
 
 
 class _Rows(NamedTuple):
-    """Columns of the order (S, n), class codes, weights and folds (n,), and how categories are ranked."""
+    """Columns of the order (S, n), class codes, weights and folds (n,), and how categories are
+    ranked.
+    """
 
     X: F32
     codes: np.ndarray
@@ -80,7 +82,9 @@ def learned(
 def _calibrated(
     learner: ForestChain, chain: Chain, found: Sequence[tuple[np.ndarray, ...]], room: int
 ) -> tuple[Chain, ChainExperience]:
-    """With blends of the states and the curve of the masked forest, and experience; every fold has all classes."""
+    """With blends of the states and the curve of the masked forest, and experience; every fold has
+    all classes.
+    """
     P, masked, known, missing, y, w, judged, others = map(np.concatenate, zip(*found, strict=True))
     S = P.shape[1] - 1
     parts = [
@@ -121,7 +125,9 @@ def _rows(
 def _chains(
     learner: ForestChain, rows: dict[int, _Rows], lacking: Sequence[Lacking]
 ) -> Iterator[tuple[int, Chain]]:
-    """The chain without each of the folds, not calibrated; a piece of work is some trees of one of its forests."""
+    """The chain without each of the folds, not calibrated; a piece of work is some trees of one of
+    its forests.
+    """
     S, K, n, T = (
         len(learner.order_),
         len(learner.classes_),
@@ -178,7 +184,9 @@ def _gaps(X: F32) -> np.ndarray:
 
 
 def _work(seeds: Sequence[np.ndarray], cells: Sequence[int]) -> list[tuple[int, list[int]]]:
-    """Pieces of work for forests with these `seeds`, each tree of so many `cells`: the forest and some of its seeds."""
+    """Pieces of work for forests with these `seeds`, each tree of so many `cells`: the forest and
+    some of its seeds.
+    """
     found = []
     for one in (*range(1, len(seeds)), 0):
         batch = int(np.clip(_CELLS // cells[one], 1, len(seeds[one])))
@@ -201,7 +209,9 @@ def _grow_some(
     X: F32, codes: np.ndarray, weights: np.ndarray, fold: np.ndarray, without: int, reads: Lacking | None, K: int,
     rule: Rule, seeds: Sequence[int],
 ) -> Nodes:  # fmt: skip
-    """Trees of the columns of X (S, n) that it `reads`, without a fold; None: of all columns, with random gaps."""
+    """Trees of the columns of X (S, n) that it `reads`, without a fold; None: of all columns, with
+    random gaps.
+    """
     inside = fold != without
     length, lost = (len(X), ()) if reads is None else reads
     rows, y, w = np.ascontiguousarray(X[:length, inside]), codes[inside], weights[inside]
@@ -213,8 +223,8 @@ def _grow_some(
 
 
 def with_gaps(X: F32, seed: int) -> tuple[F32, np.ndarray]:
-    """X (S, n) cut after a random number of columns in each row, and with none, one or two gaps more on average; and
-    these numbers (n,).
+    """X (S, n) cut after a random number of columns in each row, and with none, one or two gaps
+    more on average; and these numbers (n,).
     """
     random = np.random.default_rng(seed)
     S, n = X.shape
@@ -224,9 +234,9 @@ def with_gaps(X: F32, seed: int) -> tuple[F32, np.ndarray]:
 
 
 def _unseen(chain: Chain, rows: _Rows, fold: int, seed: int) -> tuple[np.ndarray, ...]:
-    """Of the rows of a fold: probabilities (n, S + 1, K) in each state, those with random gaps (n, K) and how many
-    features are known there (n,), missing marks (n, S), class codes and weights; which rows judge the reduced forests,
-    and what these say there (n', F, K).
+    """Of the rows of a fold: probabilities (n, S + 1, K) in each state, those with random gaps (n,
+    K) and how many features are known there (n,), missing marks (n, S), class codes and weights;
+    which rows judge the reduced forests, and what these say there (n', F, K).
     """
     outside = rows.fold == fold
     X = np.ascontiguousarray(rows.X[:, outside].T)

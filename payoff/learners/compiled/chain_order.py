@@ -1,4 +1,6 @@
-"""The order in which a chain of forests asks for features: greedily, by what each lowers the loss for its price."""
+"""The order in which a chain of forests asks for features: greedily, by what each lowers the loss
+for its price.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ _LEAVES, _TRIES = (
 
 _GROWN, _JUDGED = 0, 1
 Split = tuple[F32, np.ndarray, np.ndarray, np.ndarray]
-"""Rows (n, m), codes, weights, and what each row is for, int8 (n,): to grow from, to judge by, or neither."""
+"""Rows (n, m), codes, weights, and what each row is for, int8 (n,): to grow from, to judge by, or
+neither.
+"""
 
 
 def ranked(
@@ -61,11 +65,12 @@ def ranked(
     K: int,
     categorical: Sequence[int],
 ) -> tuple[Orders, F32]:
-    """Categories ordered by the rows `inside`, and X (n, m) in this order, as float32, without far outliers.
+    """Categories ordered by the rows `inside`, and X (n, m) in this order, as float32, without far
+    outliers.
 
-    A random threshold between the least and the largest number would divide nothing if one of them is far away. So
-    numbers end as far beyond the quantiles .01 and .99 as these are apart. Answers need no such limit: no threshold is
-    beyond it.
+    A random threshold between the least and the largest number would divide nothing if one of them
+    is far away. So numbers end as far beyond the quantiles .01 and .99 as these are apart. Answers
+    need no such limit: no threshold is beyond it.
     """
     orders = order_categories(X[inside], codes[inside], weights[inside], K, categorical)
     found = orders.apply(X)
@@ -82,11 +87,12 @@ def ranked(
 def find_order(
     learner: ForestChain, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, seed: int
 ) -> tuple[list[int], list[Rule]]:
-    """The columns of X (n, m) in the order in which they are asked for, and how the forest of each prefix is grown.
+    """The columns of X (n, m) in the order in which they are asked for, and how the forest of each
+    prefix is grown.
 
-    The search places features, with equal prices 10, while the log loss falls by `least`. If `least` is None, or none
-    was placed, the others follow by importance, up to `steps`. A forest has the usual rule, until another is clearly
-    better. Pieces of work run where joblib says.
+    The search places features, with equal prices 10, while the log loss falls by `least`. If
+    `least` is None, or none was placed, the others follow by importance, up to `steps`. A forest
+    has the usual rule, until another is clearly better. Pieces of work run where joblib says.
     """
     n, m = X.shape
     prices, own = learner.prices_, learner.min_samples_leaf
@@ -144,7 +150,9 @@ def find_order(
 
 
 def _clearly_better(usual: F64, others: F64) -> int | None:
-    """Which of the `others` (i, rows) has the least loss, if it is clearly less than the `usual` one (rows,)."""
+    """Which of the `others` (i, rows) has the least loss, if it is clearly less than the `usual`
+    one (rows,).
+    """
     lower = usual - others
     fall, error = lower.mean(axis=1), lower.std(axis=1) / math.sqrt(len(usual))
     best = int(fall.argmax())
@@ -152,7 +160,9 @@ def _clearly_better(usual: F64, others: F64) -> int | None:
 
 
 def _best(lower: np.ndarray, price: Sequence[float], least: float | None) -> int | None:
-    """Which lowers the losses (i, rows) most for its price, free ones first; None if none does by `least`."""
+    """Which lowers the losses (i, rows) most for its price, free ones first; None if none does by
+    `least`.
+    """
     drop = lower.mean(axis=1)
     if least is not None and (drop < least).all():
         return None
@@ -173,8 +183,9 @@ def _losses(
     prior: np.ndarray,
     seeds: Sequence[int],
 ) -> F64:
-    """The log losses (i, 2, rows) of forests of these columns and rules, on the rows that the splits hold out: of the
-    probabilities, and of these to the best of `_POWERS`, as calibration will raise them.
+    """The log losses (i, 2, rows) of forests of these columns and rules, on the rows that the
+    splits hold out: of the probabilities, and of these to the best of `_POWERS`, as calibration
+    will raise them.
     """
     pieces = (
         delayed(_judge)(*split, *forest, K, prior, seeds) for split in splits for forest in tried
@@ -218,7 +229,9 @@ def _loss(P: np.ndarray, codes: np.ndarray, weights: np.ndarray, use: np.ndarray
 
 
 def _uses(codes: np.ndarray, seed: int) -> list[np.ndarray]:
-    """How rows are used: two large samples, or folds of a small table. A class's only row is in no fold: it grows."""
+    """How rows are used: two large samples, or folds of a small table. A class's only row is in no
+    fold: it grows.
+    """
     large = len(codes) >= 2 * _HALF
     folds = len(codes) // _HALF if large else min(_FOLDS, max(2, int(np.bincount(codes).min())))
     fold = stratified_folds(codes, folds, seed)

@@ -23,7 +23,8 @@ _JUDGES = 100  # trees that choose the size of leaves, at most
 
 
 def forest_like(learner: Any) -> RandomForestClassifier | RandomForestRegressor:
-    """scikit-learn's forest, not fitted, with the parameters of a learner but the size of leaves, in one thread.
+    """scikit-learn's forest, not fitted, with the parameters of a learner but the size of leaves,
+    in one thread.
 
     Invalid where they do not fit its data.
     """
@@ -45,11 +46,12 @@ def forest_like(learner: Any) -> RandomForestClassifier | RandomForestRegressor:
 def grown_forests(
     learner: Any, dealt: Dealt, folds: Sequence[int], min_samples_leaf: int
 ) -> Iterator[tuple[int, FlatForest, np.ndarray]]:
-    """A learner's forest without each of the folds, and whether its trees grew from each of its rows (n, T); a piece of
-    work is some trees of one of them.
+    """A learner's forest without each of the folds, and whether its trees grew from each of its
+    rows (n, T); a piece of work is some trees of one of them.
 
-    `dealt.codes` are class codes (n,), labels (n, L) of 0 and 1, or numbers (n,). For labels the forest's distribution
-    has L + 1 entries: the probability of each label, and what is left to L, all divided by L; of numbers it has 1.
+    `dealt.codes` are class codes (n,), labels (n, L) of 0 and 1, or numbers (n,). For labels the
+    forest's distribution has L + 1 entries: the probability of each label, and what is left to L,
+    all divided by L; of numbers it has 1.
     """
     n_classes, categorical = (
         1 if learner.regresses else len(learner.classes_),
@@ -91,7 +93,8 @@ def grown_forests(
 def best_leaf(
     learner: Any, leaves: Sequence[int], X: np.ndarray, codes: np.ndarray, weights: np.ndarray
 ) -> int:
-    """Of `leaves` the `min_samples_leaf` of the forest with the least log loss out of bag; ties to the first.
+    """Of `leaves` the `min_samples_leaf` of the forest with the least log loss out of bag; ties to
+    the first.
 
     A share of 0 counts as one row in n + 2 would. Time: a forest each, of 100 trees at most.
     """
@@ -122,7 +125,9 @@ def _out_of_bag(
 
 
 def _narrow(X: np.ndarray) -> np.ndarray:
-    """Rows as scikit-learn's trees compare them, at half the size; Invalid for numbers that are too large."""
+    """Rows as scikit-learn's trees compare them, at half the size; Invalid for numbers that are too
+    large.
+    """
     check_sizes(X, range(X.shape[1]))
     return X.astype(np.float32)
 
@@ -136,10 +141,11 @@ def _grow_some(
     model: RandomForestClassifier, n_classes: int, categorical: Sequence[int],
     X: np.ndarray, codes: np.ndarray, weights: np.ndarray, fold: np.ndarray, without: int, start: int, count: int,
 ) -> tuple[Nodes, np.ndarray, np.ndarray, Orders]:  # fmt: skip
-    """Trees `start`, `start` + 1, … of a forest of all rows but those in one fold, as they are in the whole forest.
+    """Trees `start`, `start` + 1, … of a forest of all rows but those in one fold, as they are in
+    the whole forest.
 
-    Returns them flat, the distributions at their roots (count, K), whether they grew from each of these rows
-    (n, count), and the order of the categories.
+    Returns them flat, the distributions at their roots (count, K), whether they grew from each of
+    these rows (n, count), and the order of the categories.
     """
     rows, truth, weight = Dealt(X, codes, weights, fold).without(without)
     numbers = truth.dtype.kind == "f"
@@ -167,10 +173,11 @@ def _grow_some(
 
 
 def _of_labels(tree: Tree, value: np.ndarray, always: np.ndarray) -> Tree:
-    """The tree with distributions of labels, from `value` (N, L, 2) and the labels that `always` (L,) apply.
+    """The tree with distributions of labels, from `value` (N, L, 2) and the labels that `always`
+    (L,) apply.
 
-    A label that does not vary has one column, the first. Inner nodes get the root's distribution: nobody stops there,
-    and equal rows are stored once.
+    A label that does not vary has one column, the first. Inner nodes get the root's distribution:
+    nobody stops there, and equal rows are stored once.
     """
     share = value[:, :, -1] if value.shape[2] > 1 else np.zeros(value.shape[:2])
     share = np.where(always, 1.0, share / value.sum(axis=2))
