@@ -11,13 +11,13 @@ from payoff.acquisition.prices import Prices
 from payoff.decisions.benefit import decide, row_benefits
 from payoff.decisions.folds import UNJUDGED, stratified_folds
 from payoff.errors import Invalid
+from payoff.learners import loading
 from payoff.learners.base import Dealt, Learner
 from payoff.learners.budget_forest import BudgetForest
 from payoff.learners.cost_naive_bayes import CostNaiveBayes
 from payoff.learners.forest_chain import ForestChain
 from payoff.learners.gradient_boosting import GradientBoosting
 from payoff.learners.kernel_logistic import KernelLogistic
-from payoff.learners.loading import scikit
 from payoff.learners.logistic import Logistic
 from payoff.learners.parameters import Task
 from payoff.learners.random_forest import FreeForest, RandomForest
@@ -170,7 +170,7 @@ class Automatic(Learner):
         """The rows of a comparison: all, or with prices some of a large table."""
         if self.prices_ is None:
             return slice(None)
-        random = scikit().check_random_state(0)
+        random = loading.scikit.check_random_state(0)
         return drawn(np.arange(len(X)), codes, PRICED_NUMBERS // X.shape[1], random)
 
     def _able(self, n: int) -> dict[str, tuple[Learner, float]]:

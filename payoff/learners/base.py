@@ -21,7 +21,7 @@ from payoff.decisions.explanations import Contributions
 from payoff.decisions.folds import UNJUDGED, stratified_folds
 from payoff.decisions.quantities import Distribution
 from payoff.errors import Invalid, pointer
-from payoff.learners.loading import scikit
+from payoff.learners import loading
 from payoff.learners.unseen import best_calibration
 from payoff.progress import part, report
 from payoff.stored import Stored
@@ -153,11 +153,11 @@ class Learner(Dataclass):
         """The share of rows (n, m) whose prediction is y, or of numbers R squared; weighted by (n,)
         where given.
         """
-        score = scikit().r2_score if self.regresses else scikit().accuracy_score
+        score = loading.scikit.r2_score if self.regresses else loading.scikit.accuracy_score
         return float(score(y, self.predict(X), sample_weight=sample_weight))
 
     def __sklearn_tags__(self) -> Tags:
-        return scikit().tags(several=self.labels == "several", numbers=self.regresses)
+        return loading.scikit.tags(several=self.labels == "several", numbers=self.regresses)
 
     @property
     def regresses(self) -> bool:
@@ -201,7 +201,7 @@ class Learner(Dataclass):
         probabilities are calibrated.
         """
         form = {"multi_output": self.labels == "several", "y_numeric": self.regresses}
-        X, y, weights = scikit().checked(self, X, y, sample_weight, **form)
+        X, y, weights = loading.scikit.checked(self, X, y, sample_weight, **form)
         targets = self._targets(y)
         self._check()
         self._prepare(X, targets, weights)
@@ -216,7 +216,7 @@ class Learner(Dataclass):
             if not len(y):
                 raise Invalid.at("", "all rows weigh nothing")
             return np.asarray(y, dtype=np.float64)
-        scikit().check_classification_targets(y)
+        loading.scikit.check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise Invalid.at(
@@ -298,7 +298,7 @@ class Learner(Dataclass):
         return not is_flat(getattr(self, "calibrator_", None))
 
     def _validated(self, X: np.ndarray) -> np.ndarray:
-        return scikit().checked_rows(self, X)
+        return loading.scikit.checked_rows(self, X)
 
     def categorical(self) -> list[int]:
         """The columns that hold category codes."""
@@ -356,7 +356,7 @@ class Learner(Dataclass):
             method = best_calibration(P, codes, weights, self._resolution) if learned else "none"
         if method == "none":
             return method, None
-        return method, scikit().fit_calibrator(method, P, codes, weights, self._resolution)
+        return method, loading.scikit.fit_calibrator(method, P, codes, weights, self._resolution)
 
     def _fit_folds(self, dealt: Dealt, folds: int) -> np.ndarray:
         """Each row's probabilities (n, K) from a model that did not see it; and the model of all
@@ -396,7 +396,9 @@ class Learner(Dataclass):
 
     def _seed(self) -> int:
         """A number drawn from `random_state`."""
-        return int(scikit().check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        return int(
+            loading.scikit.check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+        )
 
     def seeded(self) -> Self:
         """A copy that shares no state that a fit changes."""

@@ -9,9 +9,9 @@ from scipy.special import expit, log_expit
 
 from payoff.decisions.explanations import Contributions
 from payoff.errors import Flaw, Invalid, below, pointer
+from payoff.learners import loading
 from payoff.learners.design import Design
 from payoff.learners.linear import LinearScorer, probabilities
-from payoff.learners.loading import scikit
 from payoff.learners.logistic import Logistic
 
 
@@ -163,7 +163,7 @@ class BenefitLogistic(Logistic):
         columns = design.matrix(X)
         classes = [1] if K == 2 else list(range(K))
         fits = [
-            scikit().fit_linear(
+            loading.scikit.fit_linear(
                 columns, codes == k, np.where(codes == k, 1.0, eta[k]) * weights, self.C
             )
             for k in classes

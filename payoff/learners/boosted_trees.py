@@ -11,7 +11,7 @@ from sklearn.preprocessing import OrdinalEncoder
 from threadpoolctl import ThreadpoolController
 
 from payoff.decisions.explanations import Contributions
-from payoff.learners.loading import compiled
+from payoff.learners import loading
 from payoff.progress import report
 from payoff.stored import Stored
 
@@ -65,7 +65,7 @@ class Boosted(Stored):
             return np.ascontiguousarray(answer(rows), dtype=np.float64)
 
     def contributions(self, X: np.ndarray, chosen: np.ndarray) -> Contributions:
-        return compiled().boosted.contributions(self.model, self.rows(X), chosen)
+        return loading.compiled.boosted.contributions(self.model, self.rows(X), chosen)
 
 
 def grown(

@@ -11,8 +11,8 @@ from pydantic import Field
 
 from payoff.acquisition.prices import Prices
 from payoff.decisions.benefit import LARGEST
+from payoff.learners import loading
 from payoff.learners.base import check_sizes
-from payoff.learners.loading import compiled
 from payoff.learners.stepwise import Stepwise, prices_of
 from payoff.learners.unseen import best_calibration
 
@@ -115,6 +115,6 @@ class BudgetForest(Stepwise):
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Any:
         check_sizes(X, range(X.shape[1]))
-        forest, point, self.tradeoff_ = compiled().budget.grown(self, X, codes, weights)
+        forest, point, self.tradeoff_ = loading.compiled.budget.grown(self, X, codes, weights)
         (self.alpha_, self.cost_exponent_), self.n_estimators_, self.cost_, self.error_ = point
         return forest

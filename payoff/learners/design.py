@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from scipy.special import boxcox1p, inv_boxcox1p
 
+from payoff.learners import loading
 from payoff.learners.base import check_sizes
 from payoff.learners.linear import LARGEST, Hinges, Linear
-from payoff.learners.loading import scikit
 from payoff.stored import Stored
 
 if TYPE_CHECKING:  # SciPy's sparse matrices, which predictions do not need
@@ -106,7 +106,7 @@ class Design(Stored):
         filled = len(self.numeric) + len(self.marked) + len(self.categorical)
         if not len(self.categorical) or filled >= _DENSE * self.width:
             return self.dense(X)
-        sparse, front = scikit().sparse, self._front(X)
+        sparse, front = loading.scikit.sparse, self._front(X)
         at = self._one_hot(X)
         ones = sparse.csr_matrix(
             (np.ones(len(at[0])), at), shape=(len(X), self.width - front.shape[1])
@@ -324,4 +324,4 @@ def _most_likely(x: np.ndarray, w: np.ndarray) -> float:
         t = yeo_johnson(x, power)
         return 0.5 * float(np.log(share @ (t - share @ t) ** 2)) - (power - 1.0) * slope
 
-    return float(scikit().minimize_scalar(loss, bounds=_POWERS, method="bounded").x)
+    return float(loading.scikit.minimize_scalar(loss, bounds=_POWERS, method="bounded").x)

@@ -10,8 +10,8 @@ import numpy as np
 from pydantic import Field
 
 from payoff.acquisition.prices import Prices
+from payoff.learners import loading
 from payoff.learners.base import Learner, check_sizes
-from payoff.learners.loading import compiled
 from payoff.learners.stepwise import prices_of
 from payoff.progress import part
 
@@ -61,7 +61,7 @@ class ForestChain(Learner):
     def refit(self, X: np.ndarray, y: np.ndarray) -> Self:
         """Grow the forests again on rows (n, m), y (n,); order, calibration and experience stay."""
         codes = np.searchsorted(self.classes_, y)
-        self.model_ = compiled().chain.again(self, np.asarray(X), codes, self.model_)
+        self.model_ = loading.compiled.chain.again(self, np.asarray(X), codes, self.model_)
         return self
 
     def findings(self, names: Sequence[str]) -> dict[str, Any]:
@@ -80,9 +80,9 @@ class ForestChain(Learner):
         check_sizes(X, range(X.shape[1]))
         self.seed_ = self._seed()
         with part(0.0, 0.35, "choosing the order of features"):
-            self.order_, self.rules_ = compiled().chain_order.find_order(
+            self.order_, self.rules_ = loading.compiled.chain_order.find_order(
                 self, X, codes, weights, self.seed_
             )
         with part(0.35, 1.0):
-            model, self.experience_ = compiled().chain.learned(self, X, codes, weights)
+            model, self.experience_ = loading.compiled.chain.learned(self, X, codes, weights)
         return model

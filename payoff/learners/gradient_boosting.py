@@ -10,8 +10,8 @@ from pydantic import Field
 
 from payoff.decisions.folds import UNJUDGED, stratified_folds
 from payoff.errors import Invalid
+from payoff.learners import loading
 from payoff.learners.base import ALL, SINGLE, Dealt, Learner, stage_name
-from payoff.learners.loading import scikit
 from payoff.learners.parameters import Calibration, Task
 from payoff.learners.residuals import Residuals, thinned
 from payoff.learners.unseen import log_losses
@@ -138,7 +138,7 @@ class GradientBoosting(Learner):
         """
         judged = dealt.fold != UNJUDGED
         P, codes, weights = P[judged].astype(np.float64), dealt.codes[judged], dealt.weights[judged]
-        calibrator = scikit().fit_calibrator(self.calibration_, P, codes, weights)
+        calibrator = loading.scikit.fit_calibrator(self.calibration_, P, codes, weights)
         return float(weights @ log_losses(calibrator.apply(P), codes))
 
     def _cross_fitted(
@@ -198,7 +198,7 @@ class GradientBoosting(Learner):
             "max_leaf_nodes": self.max_leaf_nodes_,
             **own,
         }
-        return scikit().boosted_trees.grown(
+        return loading.scikit.boosted_trees.grown(
             parameters, self.categorical(), X, codes, weights, rounds
         )
 

@@ -18,8 +18,8 @@ import numpy as np
 
 from payoff.decisions.folds import stratified_folds
 from payoff.errors import Invalid, MissingPackage, PayoffError
+from payoff.learners import loading
 from payoff.learners.base import Learner, Scorer
-from payoff.learners.loading import scikit
 from payoff.learners.unseen import calibrated_unseen
 from payoff.stored import Stored
 
@@ -141,7 +141,7 @@ class Imported(Learner):
         weights = np.ones(len(P))
         self.calibration_, self.calibrator_ = (
             method,
-            scikit().fit_calibrator(method, P, codes, weights),
+            loading.scikit.fit_calibrator(method, P, codes, weights),
         )
         fold = stratified_folds(codes, min(FOLDS, int(np.bincount(codes).min())), seed)
         return calibrated_unseen(method, P, codes, weights, fold)
@@ -272,7 +272,7 @@ def load_joblib(
     """
     with warnings.catch_warnings():
         if not version_skew:
-            warnings.simplefilter("error", scikit().InconsistentVersionWarning)
+            warnings.simplefilter("error", loading.scikit.InconsistentVersionWarning)
         model = joblib.load(io.BytesIO(content))
     if not hasattr(model, "predict_proba") or not hasattr(model, "classes_"):
         what = f"{type(model).__name__!r} gives no class probabilities (predict_proba), or is not fitted"

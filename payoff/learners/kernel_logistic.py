@@ -9,10 +9,10 @@ import numpy as np
 from pydantic import Field
 
 from payoff.errors import Invalid, unknown
+from payoff.learners import loading
 from payoff.learners.base import Learner
 from payoff.learners.design import Design
 from payoff.learners.linear import LARGEST, LinearScorer, softmax
-from payoff.learners.loading import scikit
 from payoff.learners.logistic import chosen_transform
 from payoff.learners.parameters import Majority, Strength
 from payoff.progress import part
@@ -141,7 +141,7 @@ class KernelLogistic(Learner):
     def _fit_raw(
         self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray
     ) -> KernelScorer | LinearScorer:
-        solver = scikit().kernel_solver
+        solver = loading.scikit.kernel_solver
         K = len(self.classes_)
         reference = most_common(self.classes_, self.majority, codes, weights)
         self.majority_ = self.classes_[reference]
@@ -169,7 +169,7 @@ class KernelLogistic(Learner):
         automatic = n if n <= EXACT_ROWS else max(LANDMARKS // 10, min(LANDMARKS, CELLS // n))
         self.n_components_ = min(int(self.n_components or automatic), n)
         if self.n_components_ < n:
-            random = scikit().check_random_state(self.random_state)
+            random = loading.scikit.check_random_state(self.random_state)
             X = X[np.sort(random.choice(n, self.n_components_, replace=False))]
         return X
 
@@ -181,7 +181,7 @@ class KernelLogistic(Learner):
         """
         W = np.zeros((Phi.shape[1], len(others) + 1))
         with part(0.3, 1.0, "solver"):
-            solver = scikit().kernel_solver
+            solver = loading.scikit.kernel_solver
             objective = solver.Objective(Phi, Y, weights, self.C)
             W[:, others], self.n_iter_, self.gradient_norm_ = solver.solve(
                 objective, max_iter=self.max_iter, tol=self.tol
@@ -189,7 +189,9 @@ class KernelLogistic(Learner):
         self.converged_ = self.gradient_norm_ <= self.tol
         if not self.converged_:
             text = f"kernel_logistic stopped after {self.n_iter_} steps at gradient {self.gradient_norm_:.1e}"
-            warnings.warn(f"{text}; reduce C or gamma", scikit().ConvergenceWarning, stacklevel=2)
+            warnings.warn(
+                f"{text}; reduce C or gamma", loading.scikit.ConvergenceWarning, stacklevel=2
+            )
         return W
 
 

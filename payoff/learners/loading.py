@@ -1,17 +1,20 @@
-"""What takes memory and time, and is not needed to answer: loaded by the first call."""
+"""The seam to the modules that take memory and time and are not needed to answer.
 
-from typing import Any
+`loading.scikit` (scikit-learn, SciPy) and `loading.compiled` (the compiler) load at their first use.
+"""
 
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-def scikit() -> Any:
-    """The module `scikit`, loaded by the first fit."""
-    from payoff.learners import scikit as module  # noqa: PLC0415 - see there
+if TYPE_CHECKING:
+    from payoff.learners import compiled, scikit
 
-    return module
+    __all__ = ["compiled", "scikit"]
+else:
+    _MODULES = ("compiled", "scikit")
 
-
-def compiled() -> Any:
-    """The modules that load the compiler."""
-    from payoff.learners import compiled as modules  # noqa: PLC0415 - see there
-
-    return modules
+    def __getattr__(name):  # noqa: ANN001, ANN202 - type checkers see the imports above
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = globals()[name] = import_module(f"payoff.learners.{name}")
+        return module

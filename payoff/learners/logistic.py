@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from payoff.decisions.folds import stratified_folds
+from payoff.learners import loading
 from payoff.learners.base import Learner
 from payoff.learners.design import SHAPES, Design
 from payoff.learners.linear import LinearScorer
-from payoff.learners.loading import scikit
 from payoff.learners.parameters import Calibration, Strength
 from payoff.learners.unseen import log_losses, near_best, unseen
 
@@ -45,7 +45,7 @@ class Logistic(Learner):
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> LinearScorer:
         design = Design.fit(X, weights, self.categorical(), self.numeric_transform_)
-        model, converged = scikit().fit_linear(design.matrix(X), codes, weights, self.C)
+        model, converged = loading.scikit.fit_linear(design.matrix(X), codes, weights, self.C)
         return LinearScorer(
             design.fold(model.coef_, model.intercept_).recorded(X, weights), converged
         )
@@ -97,7 +97,9 @@ def _losses(
 
     def answered(_: int, inside: np.ndarray, outside: np.ndarray) -> np.ndarray:
         design = Design.fit(X[inside], weights[inside], categorical, shape)
-        model, _ = scikit().fit_linear(design.matrix(X[inside]), codes[inside], weights[inside], C)
+        model, _ = loading.scikit.fit_linear(
+            design.matrix(X[inside]), codes[inside], weights[inside], C
+        )
         return np.asarray(model.predict_proba(design.matrix(X[outside])))
 
     return log_losses(unseen(stratified_folds(codes, 3, 0), len(classes), answered), codes)

@@ -16,10 +16,10 @@ from payoff.arrays import F64, I32, U8
 from payoff.decisions.calibration import Calibrator, Isotonic, Sigmoid
 from payoff.decisions.folds import UNJUDGED, multilabel_folds
 from payoff.errors import Invalid
+from payoff.learners import loading
 from payoff.learners.base import ALL, Dealt, Learner
 from payoff.learners.design import Design
 from payoff.learners.linear import Linear
-from payoff.learners.loading import compiled, scikit
 from payoff.learners.logistic import Logistic, chosen_transform
 from payoff.learners.parameters import Amount, Calibration, Strength
 from payoff.progress import part
@@ -60,7 +60,7 @@ class Multilabel(Learner):
         raise NotImplementedError
 
     def _targets(self, y: np.ndarray) -> np.ndarray:
-        scikit().check_classification_targets(y)
+        loading.scikit.check_classification_targets(y)
         Y = as_indicator(y)
         self.classes_ = np.arange(Y.shape[1])
         return Y
@@ -130,7 +130,7 @@ class Curves(Stored):
 
 def as_indicator(y: Any) -> np.ndarray:
     """The labels as integers (n, L); Invalid where they are no table of 0 and 1."""
-    table = y.toarray() if scikit().sparse.issparse(y) else np.asarray(y)
+    table = y.toarray() if loading.scikit.sparse.issparse(y) else np.asarray(y)
     if table.ndim != 2 or not np.isin(table, (0, 1)).all():
         raise Invalid.at(
             "", "labels take a table of 0 and 1: a row per instance, a column per label"
@@ -248,7 +248,7 @@ class MultilabelLogistic(Multilabel):
 
     def _unseen(self, X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """The label's probability (n,) for each row, from a model that did not see the row."""
-        folds = scikit().StratifiedKFold(
+        folds = loading.scikit.StratifiedKFold(
             min(_FOLDS, int(np.bincount(y).min())), shuffle=True, random_state=self.random_state
         )
         sent: dict[str, Any] = {
@@ -256,7 +256,9 @@ class MultilabelLogistic(Multilabel):
             "method": "predict_proba",
             "params": {"sample_weight": weights},
         }
-        return np.asarray(scikit().cross_val_predict(self._logistic("none"), X, y, **sent)[:, 1])
+        return np.asarray(
+            loading.scikit.cross_val_predict(self._logistic("none"), X, y, **sent)[:, 1]
+        )
 
     def _logistic(self, calibration: Any) -> Logistic:
         return Logistic(
@@ -286,7 +288,9 @@ class Neighbours(Stored):
         """Of training rows X (n, m), labels (n, L) and positive weights (n,). O(rows trees log)."""
         trees = min(forest.n_trees, max(1, ROWS // len(X)))
         part = forest.first(trees)
-        members = compiled().members.Members.of(part.leaves(X), len(part.nodes.right), weights)
+        members = loading.compiled.members.Members.of(
+            part.leaves(X), len(part.nodes.right), weights
+        )
         vectors, codes = np.unique(Y.astype(np.uint8), axis=0, return_inverse=True)
         return cls(trees, members, vectors, codes.ravel().astype(np.int32))
 
@@ -348,7 +352,7 @@ class MultilabelForest(Multilabel):
     neighbours_: Neighbours = field(init=False, repr=False)
 
     def _check(self) -> None:
-        compiled().forests.forest_like(self)
+        loading.compiled.forests.forest_like(self)
 
     @property
     def _resolution(self) -> float:
@@ -359,7 +363,7 @@ class MultilabelForest(Multilabel):
         forest.
         """
         dealt = Dealt.whole(np.ascontiguousarray(X), as_indicator(y), np.ones(len(X)))
-        ((_, self.model_, _),) = compiled().forests.grown_forests(
+        ((_, self.model_, _),) = loading.compiled.forests.grown_forests(
             self, dealt, [ALL], self.min_samples_leaf
         )
         self.neighbours_ = Neighbours.of(self.model_, *dealt[:3])
@@ -382,7 +386,7 @@ class MultilabelForest(Multilabel):
         folds = [*np.unique(fold[fold != UNJUDGED]).tolist(), ALL] if needed else [ALL]
         P = np.zeros(Y.shape)
         dealt = Dealt(X, Y, weights, fold)
-        for number, forest, _ in compiled().forests.grown_forests(
+        for number, forest, _ in loading.compiled.forests.grown_forests(
             self, dealt, folds, self.min_samples_leaf
         ):
             if number == ALL:

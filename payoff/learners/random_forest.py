@@ -10,8 +10,8 @@ import numpy as np
 from pydantic import Field
 
 from payoff.acquisition.prices import Prices
+from payoff.learners import loading
 from payoff.learners.base import ALL, Dealt
-from payoff.learners.loading import compiled
 from payoff.learners.parameters import Amount, Calibration, Count, Task
 from payoff.learners.stepwise import Stepwise, prices_of
 from payoff.progress import part
@@ -49,13 +49,15 @@ class RandomForest(Stepwise):
     calibration: Calibration = "auto"
 
     def _check(self) -> None:
-        compiled().forests.forest_like(self)
+        loading.compiled.forests.forest_like(self)
 
     def _prepare(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
         if self.min_samples_leaf != "auto":
             self.min_samples_leaf_ = int(self.min_samples_leaf)
         elif not self.regresses:
-            self.min_samples_leaf_ = compiled().forests.best_leaf(self, _LEAVES, X, codes, weights)
+            self.min_samples_leaf_ = loading.compiled.forests.best_leaf(
+                self, _LEAVES, X, codes, weights
+            )
 
     def _fit_calibrated(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
         if not self.regresses or self.min_samples_leaf != "auto":
@@ -78,17 +80,20 @@ class RandomForest(Stepwise):
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Any:
         dealt = Dealt.whole(X, codes, weights)
-        ((_, forest, bags),) = compiled().forests.grown_forests(
+        ((_, forest, bags),) = loading.compiled.forests.grown_forests(
             self, dealt, [ALL], self.min_samples_leaf_
         )
         if not self.regresses:
             return forest
-        kind, corrected = compiled().quantile_forest.QuantileForest, self.calibration != "none"
+        kind, corrected = (
+            loading.compiled.quantile_forest.QuantileForest,
+            self.calibration != "none",
+        )
         return kind.of(forest, bags, X, codes, weights, corrected=corrected)
 
     def _fit_folds(self, dealt: Dealt, folds: int) -> np.ndarray:
         P = np.empty((len(dealt.X), len(self.classes_)))
-        forests = compiled().forests.grown_forests(
+        forests = loading.compiled.forests.grown_forests(
             self, dealt, [*range(folds), ALL], self.min_samples_leaf_
         )
         for fold, forest, _ in forests:

@@ -29,6 +29,27 @@ from payoff.acquisition.learning import learn
 from payoff.decisions.calibration_fits import fit_calibrator
 from payoff.learners import boosted_trees, kernel_solver
 
+__all__ = [
+    "ConvergenceWarning",
+    "InconsistentVersionWarning",
+    "StratifiedKFold",
+    "accuracy_score",
+    "boosted_trees",
+    "check_classification_targets",
+    "check_random_state",
+    "checked",
+    "checked_rows",
+    "cross_val_predict",
+    "fit_calibrator",
+    "fit_linear",
+    "kernel_solver",
+    "learn",
+    "minimize_scalar",
+    "r2_score",
+    "sparse",
+    "tags",
+]
+
 MAX_STEPS = 500
 _TOLERANCE = (
     1e-6  # at scikit-learn's 1e-4 probabilities are still up to 0.07 from the optimum's (Covertype)

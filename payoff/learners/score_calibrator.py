@@ -7,9 +7,9 @@ from typing import Annotated, ClassVar, Literal, Self
 import numpy as np
 
 from payoff.decisions.metrics import rank_area
+from payoff.learners import loading
 from payoff.learners.base import Learner
 from payoff.learners.linear import probabilities
-from payoff.learners.loading import scikit
 from payoff.learners.parameters import Calibration
 from payoff.learners.unseen import best_calibration
 from payoff.probabilities import are_shares, clipped
@@ -92,7 +92,7 @@ class ScoreCalibrator(Learner):
         self.model_, self.calibrator_ = self._model(X), None
         if self.calibration_ != "none":
             P = self.model_.posterior(X)
-            self.calibrator_ = scikit().fit_calibrator(self.calibration_, P, codes, weights)
+            self.calibrator_ = loading.scikit.fit_calibrator(self.calibration_, P, codes, weights)
         self.doubts_ = list(self._doubts(X, codes))
 
     def _model(self, X: np.ndarray) -> Standardised | Given | Shares:

@@ -15,8 +15,8 @@ from payoff.acquisition.states import Trajectories
 from payoff.acquisition.stopping import Experience, state_probabilities, stopping_states
 from payoff.decisions.folds import shuffled_groups
 from payoff.errors import Invalid, below
+from payoff.learners import loading
 from payoff.learners.base import Learner
-from payoff.learners.loading import scikit
 from payoff.progress import part
 
 _VALIDATION = 0.2  # of the rows is held out inside a fit that chooses by them
@@ -60,7 +60,7 @@ class Stepwise(Learner):
         ends = trajectories.P[np.arange(len(trajectories)), trajectories.length]
         self._learn_calibration(ends, seen)
         finish = (lambda P: P) if self.calibrator_ is None else self.calibrator_.apply
-        self.experience_ = scikit().learn(trajectories, seen, X.shape[1], finish)
+        self.experience_ = loading.scikit.learn(trajectories, seen, X.shape[1], finish)
         return self
 
     def _again(self) -> Stepwise:
@@ -78,12 +78,10 @@ class Stepwise(Learner):
         """
         found: list[tuple[Trajectories, np.ndarray]] = []
         needed = min(folds, math.ceil(room * folds / len(X)))
-        random = scikit().check_random_state(self.random_state)
-        splits = (
-            scikit()
-            .StratifiedKFold(folds, shuffle=True, random_state=self.random_state)
-            .split(X, codes)
-        )
+        random = loading.scikit.check_random_state(self.random_state)
+        splits = loading.scikit.StratifiedKFold(
+            folds, shuffle=True, random_state=self.random_state
+        ).split(X, codes)
         for number, (inside, outside) in zip(range(needed), splits, strict=False):
             with part(
                 number / needed,

@@ -6,7 +6,7 @@ import numpy as np
 
 from payoff.decisions.calibration import FEW
 from payoff.decisions.folds import stratified_folds
-from payoff.learners.loading import scikit
+from payoff.learners import loading
 
 _FOLDS = 5
 _CELLS = 30_000  # rows times classes that are enough to choose by: at most two seconds or so
@@ -48,7 +48,7 @@ def calibrated_unseen(
     def answered(_: int, inside: np.ndarray, outside: np.ndarray) -> np.ndarray:
         found: np.ndarray = P[outside]
         if method != "none":
-            fitted = scikit().fit_calibrator(
+            fitted = loading.scikit.fit_calibrator(
                 method, P[inside], codes[inside], weights[inside], resolution
             )
             found = fitted.apply(found)

@@ -10,8 +10,8 @@ from pydantic import Field
 
 from payoff.acquisition.prices import Prices
 from payoff.decisions.benefit import LARGEST
+from payoff.learners import loading
 from payoff.learners.base import Learner
-from payoff.learners.loading import compiled
 from payoff.learners.parameters import Task
 from payoff.learners.stepwise import prices_of
 
@@ -102,7 +102,9 @@ class CostTree(Learner):
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> TreeOfClassifiers:
         n_classes = 0 if self.regresses else len(self.classes_)
-        tree, point, self.tradeoff_ = compiled().path.train(self, X, codes, weights, n_classes)
+        tree, point, self.tradeoff_ = loading.compiled.path.train(
+            self, X, codes, weights, n_classes
+        )
         self.trade_off_, self.cost_, self.error_, self.net_benefit_ = point
         return tree
 
