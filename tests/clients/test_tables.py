@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
+from pathlib import Path
 
-import duckdb
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,6 +19,7 @@ from tests.messages import without_words
 STAKES = {"benefits": json.dumps([[0, -1], [-10, 5]]), "actions": json.dumps(["wait", "treat"])}
 ARROW, PARQUET = "application/vnd.apache.arrow.stream", "application/vnd.apache.parquet"
 CSV = "text/csv"
+WRITER = Path(__file__).with_name("duckdb_writer.py")
 DATA = two_class_rows(30)
 
 
@@ -34,29 +37,14 @@ def in_memory(write, **casts) -> bytes:
     return sink.getvalue()
 
 
-def patients(**settings: object) -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect()
-    for name, value in settings.items():
-        connection.execute(f"SET {name}={value!r}")
-    connection.register("patients", table().to_arrow(compat_level=pl.CompatLevel.oldest()))
-    return connection
-
-
-def duck(columns: str = "*", **settings: object) -> bytes:
-    found, sink = (
-        patients(**settings).sql(f"SELECT {columns} FROM patients").to_arrow_reader(),
-        io.BytesIO(),
-    )
-    with pa.ipc.new_stream(sink, found.schema) as writer:
-        for batch in found:
-            writer.write_batch(batch)
-    return sink.getvalue()
-
-
-def copied(folder, options: str) -> bytes:
-    path = folder / "patients"
-    patients().execute(f"COPY patients TO '{path}' ({options})")
-    return path.read_bytes()
+def duck(folder: Path, columns: str = "*", options: str | None = None, **settings: object) -> bytes:
+    """The table as DuckDB writes it, by `options` of its COPY or as a stream of Arrow."""
+    source, target = folder / "patients.arrow", folder / "written"
+    table().write_ipc(source, compat_level=pl.CompatLevel.oldest())
+    terms = json.dumps({"settings": settings, "columns": columns, "options": options})
+    command = [sys.executable, WRITER, source, target, terms]
+    subprocess.run([*map(str, command)], check=True, capture_output=True)
+    return target.read_bytes()
 
 
 STREAM = "write_ipc_stream"
@@ -67,16 +55,22 @@ WRITERS = {
     "polars decimal": (ARROW, lambda _: in_memory(STREAM, pulse=pl.Decimal(10, 1))),
     "polars parquet": (PARQUET, lambda _: in_memory("write_parquet")),
     "polars csv": (CSV, lambda _: in_memory("write_csv")),
-    "duckdb arrow": (ARROW, lambda _: duck()),
+    "duckdb arrow": (ARROW, duck),
     "duckdb views": (
         ARROW,
-        lambda _: duck(produce_arrow_string_view=True, arrow_output_version="1.4"),
+        lambda folder: duck(folder, produce_arrow_string_view=True, arrow_output_version="1.4"),
     ),
-    "duckdb large": (ARROW, lambda _: duck(arrow_large_buffer_size=True)),
-    "duckdb enum": (ARROW, lambda _: duck("* REPLACE (pain::ENUM('mild', 'strong') AS pain)")),
-    "duckdb decimal": (ARROW, lambda _: duck("* REPLACE (pulse::DECIMAL(10,1) AS pulse)")),
-    "duckdb parquet": (PARQUET, lambda folder: copied(folder, "FORMAT parquet")),
-    "duckdb csv": (CSV, lambda folder: copied(folder, "FORMAT csv")),
+    "duckdb large": (ARROW, lambda folder: duck(folder, arrow_large_buffer_size=True)),
+    "duckdb enum": (
+        ARROW,
+        lambda folder: duck(folder, "* REPLACE (pain::ENUM('mild', 'strong') AS pain)"),
+    ),
+    "duckdb decimal": (
+        ARROW,
+        lambda folder: duck(folder, "* REPLACE (pulse::DECIMAL(10,1) AS pulse)"),
+    ),
+    "duckdb parquet": (PARQUET, lambda folder: duck(folder, options="FORMAT parquet")),
+    "duckdb csv": (CSV, lambda folder: duck(folder, options="FORMAT csv")),
 }
 
 
