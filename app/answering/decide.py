@@ -1,4 +1,4 @@
-"""What each rule decides, by probabilities and what the caller says is at stake."""
+"""What each rule decides, by probabilities and what the request states about the stakes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -29,11 +29,10 @@ from payoff.decisions.threshold import (
 from payoff.errors import Flaw, Invalid, below, pointer, reject
 
 Rule = Literal["expected_benefit", "threshold", "beta_delta", "hierarchical", "most_probable"]
-_DECIDES_ACTIONS: tuple[Rule, ...] = (
-    "expected_benefit",
-    "threshold",
-)  # the other rules decide among the classes
-_BELONGS: dict[str, tuple[Rule, ...]] = {  # the fields that a rule would pass over
+# The rules that decide among the actions of a matrix; the other rules decide among the classes.
+_DECIDES_ACTIONS: tuple[Rule, ...] = ("expected_benefit", "threshold")
+# The rules that read a field: a request with another rule and this field is refused.
+_BELONGS: dict[str, tuple[Rule, ...]] = {
     "threshold": ("threshold",),
     "costs": ("beta_delta", "hierarchical"),
     "actions": _DECIDES_ACTIONS,
@@ -42,11 +41,13 @@ _BELONGS: dict[str, tuple[Rule, ...]] = {  # the fields that a rule would pass o
     "explain": ("expected_benefit",),
     "explore": ("expected_benefit",),
 }
-_SHOWN = 5  # names in a message
+_MAX_NAMES_SHOWN = 5  # of actions in a message
 
 
 class Costs(WireModel):
-    """Costs for the rules beta_delta and hierarchical: D are the minority classes, H is the majority."""
+    """Costs for the rules beta_delta and hierarchical: D are the minority classes, H is the
+    majority.
+    """
 
     majority: StrictInt | Text = Field(examples=["healthy"])
     C_HD: float = Field(
@@ -81,12 +82,12 @@ _PLAIN = frozenset(
 
 
 class RuleFields(LimitedFields, QuantityFields, MatrixFields):
-    """By what is to be decided: a rule with what it needs, and what is at stake."""
+    """The rule that decides, the fields that it needs, and what is at stake."""
 
     benefits: NamedMatrices | None = Field(
         default=None,
-        description="a row per actual class, a column per action; one matrix, or one per instance; or the name of a"
-        " saved matrix",
+        description="a row per actual class, a column per action; one matrix, or one per instance;"
+        " or the name of a saved matrix",
         examples=[
             [[0, -1], [-10, 5]],
             {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}},
@@ -107,13 +108,13 @@ class RuleFields(LimitedFields, QuantityFields, MatrixFields):
 
     explore: Annotated[float, Field(gt=0, le=0.5, strict=True)] | None = Field(
         default=None,
-        description="the share of recorded decisions whose action is drawn at random; `propensities` has the chance of"
-        " each action",
+        description="the share of recorded decisions whose action is drawn at random;"
+        " `propensities` has the chance of each action",
     )
 
     @cached_property
     def is_plain(self) -> bool:
-        """Whether the matrix alone decides, one for all cases: nothing outside `_PLAIN` was sent."""
+        """Whether one matrix alone decides all cases: nothing outside `_PLAIN` was sent."""
         return (
             self.rule == "expected_benefit"
             and self.model_fields_set <= _PLAIN
@@ -122,11 +123,11 @@ class RuleFields(LimitedFields, QuantityFields, MatrixFields):
 
 
 class Answer(NamedTuple):
-    """One decision per instance: `choice` int (n,) into `actions`, probabilities (n, K), expected benefits (n, A), and
-    the priors (K,) that the request states.
+    """One decision per instance: `choice` int (n,) into `actions`, probabilities (n, K), expected
+    benefits (n, A), and the priors (K,) that the request states.
 
-    `matrix` is that by which these are expected, `matrix_in_words` what it says, for its first answer.
-    `propensities` (n,) are those of the actions, where these were drawn.
+    `matrix` is that by which these are expected, `matrix_in_words` what it says, for its first
+    answer. `propensities` (n,) are those of the actions, where these were drawn.
     """
 
     rule: Rule
@@ -144,57 +145,58 @@ class Answer(NamedTuple):
     matrix_in_words: Sequence[str] = ()
 
 
-def check_fields(asked: RuleFields, model: Loaded | None) -> None:
-    """Refuse what the rule would pass over, and a request without what it needs: silence would be a guess. Without a
-    `model` probabilities came with the request; one of numbers makes bands the classes.
+def check_fields(fields: RuleFields, model: Loaded | None) -> None:
+    """Refuse fields that the rule does not read, and a request without the fields that it needs.
+
+    Without a `model` the request has probabilities. For a model of numbers, bands are the classes.
     """
-    if not (asked.stated and asked.is_plain):
-        reject(chain(_foreign(asked, model), _flaws(asked)))
+    if not (fields.stated and fields.is_plain):
+        reject(chain(_foreign(fields, model), _flaws(fields)))
 
 
-def _foreign(asked: RuleFields, model: Loaded | None) -> Iterator[Flaw]:
+def _foreign(fields: RuleFields, model: Loaded | None) -> Iterator[Flaw]:
     """What only a model of numbers answers, or only one of classes."""
     classes = () if model is None else model.classes
-    for name in asked.of_numbers:
+    for name in fields.of_numbers:
         if name != "bands" or classes or model is None:
             yield Flaw(
                 pointer(name), f"{name} is about numbers, and this is about classes; leave it out"
             )
-    if asked.priors is not None and not classes:
+    if fields.priors is not None and not classes:
         yield Flaw(
             "/priors",
             "priors correct the probabilities of a model, which knows the priors in training",
         )
-    if asked.threshold == "holdout" and not classes:
+    if fields.threshold == "holdout" and not classes:
         yield Flaw(
             "/threshold", "the threshold 'holdout' needs a model; use 'posterior' or a number"
         )
 
 
-def _flaws(asked: RuleFields) -> Iterator[Flaw]:
-    rule = asked.rule
-    if rule == "expected_benefit" and not asked.stated:
+def _flaws(fields: RuleFields) -> Iterator[Flaw]:
+    rule = fields.rule
+    if rule == "expected_benefit" and not fields.stated:
         yield Flaw("/benefits", f'rule {rule} needs benefits; or ask for "rule": "most_probable"')
-    if asked.costs is None and rule in _BELONGS["costs"]:
+    if fields.costs is None and rule in _BELONGS["costs"]:
         yield Flaw("/costs", f"rule {rule} needs costs")
-    sent = [
+    present = [
         name
         for name in _BELONGS
-        if getattr(asked, name) is not None and getattr(asked, name) is not False
+        if getattr(fields, name) is not None and getattr(fields, name) is not False
     ]
-    for name in sent:
+    for name in present:
         if rule not in _BELONGS[name]:
-            place = "/benefits" if name == "actions" and asked.saved else pointer(name)
+            place = "/benefits" if name == "actions" and fields.saved else pointer(name)
             yield Flaw(
                 place, f"{name!r} belongs to the rule {' or '.join(_BELONGS[name])}, not to {rule}"
             )
     for name in ("explain", "explore"):
-        if name in sent and asked.limited:
+        if name in present and fields.limited:
             yield Flaw(
                 pointer(name),
                 f"with limits a decision depends on the whole batch; leave out {name}",
             )
-    if asked.explore is not None and asked.explain:
+    if fields.explore is not None and fields.explain:
         yield Flaw(
             "/explore",
             "actions that are drawn at random have no explanation; leave out explain or explore",
@@ -202,101 +204,125 @@ def _flaws(asked: RuleFields) -> Iterator[Flaw]:
 
 
 def decide_by(
-    asked: RuleFields,
+    fields: RuleFields,
     classes: Sequence[int | str],
     scores: np.ndarray,
     warnings: Sequence[str],
     matrix: Prepared | None,
     model: Loaded | None = None,
 ) -> Answer:
-    """The decisions for probabilities (n, K) of a model, or of no model, by the matrix that the fields state, and the
-    warnings so far. O(n K A).
+    """The decisions for probabilities (n, K) of a model, or of no model, by the matrix that the
+    fields state, and the warnings so far. O(n K A).
 
-    Raises Invalid with the place in the request where what is asked fits neither the rule nor the classes.
+    Raises Invalid with the place in the request where what is asked fits neither the rule nor the
+    classes.
     """
-    P, priors, notes, rule = scores, None, list[str](), asked.rule
-    if asked.priors is not None and model is not None:
-        priors, P, notes = under_priors(scores, classes, model.priors, asked.priors)
+    P = scores
+    priors = None
+    prior_warnings = list[str]()
+    rule = fields.rule
+    if fields.priors is not None and model is not None:
+        priors, P, prior_warnings = under_priors(scores, classes, model.priors, fields.priors)
     if matrix is not None and matrix.is_named and rule not in _DECIDES_ACTIONS:
-        named = some_of([str(name) for name in matrix.actions], _SHOWN)
-        what = f"rule {rule} decides among the classes, and the matrix has the actions {named}"
+        named = some_of([str(name) for name in matrix.actions], _MAX_NAMES_SHOWN)
+        message = f"rule {rule} decides among the classes, and the matrix has the actions {named}"
         raise Invalid.at(
-            asked.place, f"{what}; leave out the matrix, or decide by the rule expected_benefit"
+            fields.place, f"{message}; leave out the matrix, or decide by the rule expected_benefit"
         )
-    check_distinct(asked.actions or ())
-    actions = matrix.actions if matrix is not None else asked.actions or classes
+    check_distinct(fields.actions or ())
+    actions = matrix.actions if matrix is not None else fields.actions or classes
     decision = None if matrix is None else matrix.decide(P)
     figures: Mapping[str, Any] = {}
-    explained, more = None, list[str]()
+    explained = None
+    rule_warnings = list[str]()
     if rule == "threshold":
-        cut, of = _cut(asked, scores, P, priors, matrix, actions, model)
-        choice, figures, more = (
-            decide_by_threshold(of[:, 1], cut),
-            {"threshold": cut.value},
-            [*cut.warnings],
-        )
+        cut, probabilities = _cut(fields, scores, P, priors, matrix, actions, model)
+        choice = decide_by_threshold(probabilities[:, 1], cut)
+        figures = {"threshold": cut.value}
+        rule_warnings = [*cut.warnings]
     elif rule in _BELONGS["costs"]:
-        choice, figures, more = _by_costs(asked, classes, P)
+        choice, figures, rule_warnings = _by_costs(fields, classes, P)
     elif rule == "most_probable" or matrix is None or decision is None:
         choice = P.argmax(axis=1)
     else:
-        choice, more = decision.choice, matrix.warnings
-        if asked.limited:
-            choice, figures = decide_within_limits(asked, P, matrix.benefits, decision, actions)
-        if asked.explain:
+        choice = decision.choice
+        rule_warnings = matrix.warnings
+        if fields.limited:
+            choice, figures = decide_within_limits(fields, P, matrix.benefits, decision, actions)
+        if fields.explain:
             explained = explanations(P, matrix.benefits, decision, classes, actions)
-    expected = None if decision is None else decision.expected_benefits
-    told = [*warnings, *notes, *more]
     return Answer(
-        rule, classes, actions, choice, P, expected, told, figures, explained, priors, matrix
+        rule=rule,
+        classes=classes,
+        actions=actions,
+        choice=choice,
+        probabilities=P,
+        expected_benefits=None if decision is None else decision.expected_benefits,
+        warnings=[*warnings, *prior_warnings, *rule_warnings],
+        figures=figures,
+        explanations=explained,
+        priors=priors,
+        matrix=matrix,
     )
 
 
 def sorted_holdout(model: Loaded) -> HoldoutScores:
-    """A binary model's hold-out, sorted (use `Loaded.once`); Conflict at /threshold where it has none."""
+    """A binary model's hold-out, sorted (use `Loaded.once`).
+
+    Conflict at /threshold where it has none.
+    """
     if model.holdout is None:
         raise Conflict.at(
             "/threshold",
-            "this version has no hold-out; use 'posterior' or a number, or train it with a 'holdout'",
+            "this version has no hold-out; use 'posterior' or a number, or train it with a"
+            " 'holdout'",
         )
     with below("/threshold"):
         return HoldoutScores(model.holdout.scores[:, 1], model.holdout.y)
 
 
 def _cut(
-    asked: RuleFields, scores: np.ndarray, P: np.ndarray, priors: np.ndarray | None, matrix: Prepared | None,
-    actions: Sequence[int | str], model: Loaded | None,
-) -> tuple[Cut, np.ndarray]:  # fmt: skip
-    """The cut of the second class's probability, and the probabilities (n, 2) that it is for: of the hold-out it is one
-    on the model's own scores, priors or not.
+    fields: RuleFields,
+    scores: np.ndarray,
+    P: np.ndarray,
+    priors: np.ndarray | None,
+    matrix: Prepared | None,
+    actions: Sequence[int | str],
+    model: Loaded | None,
+) -> tuple[Cut, np.ndarray]:
+    """The cut of the second class's probability, and the probabilities (n, 2) that it is for.
+
+    The cut of the hold-out is one of the model's scores, whatever priors the request states.
     """
     if P.shape[1] != 2 or len(actions) != 2:
         raise Invalid.at(
             "/rule", "a threshold needs two classes and two actions; use expected_benefit"
         )
-    wanted, B = (
-        asked.threshold,
-        None if matrix is None or matrix.benefits.ndim > 2 else matrix.benefits,
-    )
-    if isinstance(wanted, int | float):
-        return given_cut(float(wanted), B, actions), P
+    threshold = fields.threshold
+    B = None if matrix is None or matrix.benefits.ndim > 2 else matrix.benefits
+    if isinstance(threshold, int | float):
+        return given_cut(float(threshold), B, actions), P
     if B is None:
-        needed = "this threshold comes from one benefit matrix for all; send it, or a number as threshold"
-        raise Invalid.at(asked.place, f"{needed}; expected_benefit decides each case by its own")
-    if wanted == "holdout" and model is not None:
+        raise Invalid.at(
+            fields.place,
+            "this threshold comes from one benefit matrix for all; send it, or a number as"
+            " threshold; expected_benefit decides each case by its own",
+        )
+    if threshold == "holdout" and model is not None:
         return model.once(sorted_holdout).best(B, priors, actions)[0], scores
     return posterior_threshold(B, actions), P
 
 
-def _by_costs(asked: RuleFields, classes: Sequence[int | str], P: np.ndarray) -> ByCosts:
-    costs, names = asked.costs, [str(name) for name in classes]
+def _by_costs(fields: RuleFields, classes: Sequence[int | str], P: np.ndarray) -> ByCosts:
+    costs = fields.costs
+    names = [str(name) for name in classes]
     assert costs is not None
     if str(costs.majority) not in names or len(names) < 2:
         raise Invalid.at(
             "/costs/majority", f"majority is one of two classes or more: {', '.join(names)}"
         )
     majority = names.index(str(costs.majority))
-    if asked.rule == "hierarchical":
+    if fields.rule == "hierarchical":
         return hierarchical(P, majority, costs.C_HD, costs.C_DH)
     if costs.C_DD is None:
         raise Invalid.at(

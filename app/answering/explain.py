@@ -1,4 +1,6 @@
-"""What would change each decision, and what it is made of: as answers describe it, and as documents."""
+"""What would change each decision, and what it is made of: as answers describe it, and as
+documents.
+"""
 
 import math
 from collections.abc import Sequence
@@ -12,8 +14,8 @@ from payoff.decisions.benefit import Decision
 from payoff.decisions.explanations import flips
 from payoff.errors import Invalid, TooLarge
 
-_CELLS = 1_000_000  # rows times features times classes
-_EQUAL = 1e-12  # of two numbers, relatively: what rounding leaves
+_MAX_CONTRIBUTIONS = 1_000_000  # rows times features times classes
+_ROUNDING = 1e-12  # relative difference of two numbers that are equal but for rounding
 
 
 class NearestFlip(BaseModel):
@@ -38,8 +40,9 @@ class ContributionTarget(BaseModel):
         alias="class", description="the second of two classes, else the most probable one"
     )
     score: Literal["log_odds", "log_ratio", "probability"] = Field(
-        description="log_odds of the class against the others; log_ratio: the log of its probability less the mean log"
-        " of all classes; or its probability; each as the model gives it, before it is calibrated"
+        description="log_odds of the class against the others; log_ratio: the log of its"
+        " probability less the mean log of all classes; or its probability; each as the model gives"
+        " it, before it is calibrated"
     )
 
 
@@ -70,7 +73,8 @@ def explanations(
     classes: Sequence[object],
     actions: Sequence[object],
 ) -> list[dict[str, Any]]:
-    """One for each `decision` of n, made by expected benefit with probabilities P (n, K) and B, (K, A) or (n, K, A).
+    """One for each `decision` of n, made by expected benefit with probabilities P (n, K) and B, (K,
+    A) or (n, K, A).
 
     Raises Invalid at /explain where there is but one action.
     """
@@ -79,35 +83,34 @@ def explanations(
     if not len(P):
         return []
     choice, expected = decision
-    found, names, documents = flips(P, B, choice), [str(name) for name in classes], []
-    for i, runner_up in enumerate(found.runner_up.tolist()):
-        to = int(found.to[i])
+    nearest_flips = flips(P, B, choice)
+    names = [str(name) for name in classes]
+    documents = []
+    for i, runner_up in enumerate(nearest_flips.runner_up.tolist()):
+        to = int(nearest_flips.to[i])
         nearest = {
             "action": actions[to],
-            "probabilities": dict(zip(names, found.point[i].tolist(), strict=True)),
+            "probabilities": dict(zip(names, nearest_flips.point[i].tolist(), strict=True)),
         }
         earned, next_best = expected[i, [choice[i], runner_up]].tolist()
-        less = (
-            "as much"
-            if math.isclose(earned, next_best, rel_tol=_EQUAL)
-            else f"{_amount(earned - next_best)} less"
-        )
+        is_tie = math.isclose(earned, next_best, rel_tol=_ROUNDING)
+        less = "as much" if is_tie else f"{_amount(earned - next_best)} less"
         words = [
             f"{actions[choice[i]]}: {_amount(earned)} expected",
             f"{actions[runner_up]} would earn {less}",
         ]
         if to >= 0 and earned > next_best:
-            words.append(_beyond(actions[to], names, P[i], found.point[i]))
+            words.append(_beyond(actions[to], names, P[i], nearest_flips.point[i]))
         documents.append(
             {
                 "sentence": "; ".join(words),
                 "runner_up": actions[runner_up],
-                "margin": float(found.margin[i]),
+                "margin": float(nearest_flips.margin[i]),
                 "flips_at": None if to < 0 else nearest,
                 "matrix_flip": {
-                    "class": classes[int(found.cell[i])],
+                    "class": classes[int(nearest_flips.cell[i])],
                     "action": actions[runner_up],
-                    "change": float(found.change[i]),
+                    "change": float(nearest_flips.change[i]),
                 },
             }
         )
@@ -115,16 +118,16 @@ def explanations(
 
 
 def _amount(value: float) -> str:
-    """With cents, or where these would hide it with three digits."""
+    """The amount with cents; a small amount with three significant digits."""
     return f"{value:,.2f}" if abs(value) >= 1 or value == 0 else f"{value:.3g}"
 
 
 def _beyond(action: object, names: Sequence[str], p: np.ndarray, point: np.ndarray) -> str:
-    """Where another action becomes better, by the class whose probability has to change most; the last of equals, which
-    of two classes is the second.
+    """Where another action becomes better, by the class whose probability has to change most; the
+    last of equals, which of two classes is the second.
     """
     change = np.abs(point - p)
-    k = int(np.flatnonzero(change >= change.max() * (1 - _EQUAL))[-1])
+    k = int(np.flatnonzero(change >= change.max() * (1 - _ROUNDING))[-1])
     digits = 3 if 0.001 < point[k] < 0.999 else 15  # so that it is neither 0 nor 100 %
     beyond = f"{'falls below' if point[k] < p[k] else 'rises above'} {100 * point[k]:.{digits}g} %"
     return f"{action} becomes better if the probability of {names[k]} {beyond}" + (
@@ -135,26 +138,25 @@ def _beyond(action: object, names: Sequence[str], p: np.ndarray, point: np.ndarr
 def contributions(
     model: Loaded, X: np.ndarray, P: np.ndarray
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """What each feature of rows X (n, m) contributed to a score of the most probable class by P (n, K), or with two
-    classes of the second: fields for each row; or none, and why.
+    """What each feature of rows X (n, m) contributed to a score of the most probable class by P (n,
+    K), or with two classes of the second: fields for each row; or none, and why.
     """
-    if X.size * len(model.classes) > _CELLS:
-        most = _CELLS // (X.shape[1] * len(model.classes))
-        return [], [
-            f"there are no contributions for so many numbers: send at most {most} instances"
-        ]
+    if X.size * len(model.classes) > _MAX_CONTRIBUTIONS:
+        max_instances = _MAX_CONTRIBUTIONS // (X.shape[1] * len(model.classes))
+        warning = "there are no contributions for so many numbers: send at most"
+        return [], [f"{warning} {max_instances} instances"]
     try:
-        found = model.estimator.contributions(X, P.argmax(axis=1))
+        attribution = model.estimator.contributions(X, P.argmax(axis=1))
     except TooLarge as error:
         return [], [error.detail]
-    if found is None:
+    if attribution is None:
         return [], [f"there are no contributions: this {model.card.learner.kind} model has none"]
-    columns = (found.values, found.base, found.chosen)
+    columns = (attribution.values, attribution.base, attribution.chosen)
     return [
         {
             "contributions": dict(zip(model.schema.names, values, strict=True)),
             "base_value": base,
-            "contributions_to": {"class": model.classes[k], "score": found.score},
+            "contributions_to": {"class": model.classes[k], "score": attribution.score},
         }
         for values, base, k in zip(*map(np.ndarray.tolist, columns), strict=True)
     ], []

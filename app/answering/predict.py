@@ -48,22 +48,23 @@ from payoff.decisions.benefit import Prepared
 from payoff.decisions.case_benefits import NO_COLUMNS, Columns, by_case
 from payoff.errors import Flaw, Invalid, TooLarge, counted, pointer, positions, reject
 
-_FEW_NUMBERS = 100
-LARGEST_ANSWER = 5_000_000  # numbers; some 90 MB of JSON, or 40 MB as an array
-_EXPLAINED = 25  # numbers for each cell of an explanation, by the most time that it takes
-_SPREAD = 100  # for each instance whose number's distribution is asked for, by the most time that this takes
-_SPREAD_OF_SUM = (
-    400  # and for each whose quantity is limited together with the others', at 33 levels
-)
+LARGEST_ANSWER = 5_000_000  # numbers: about 90 MB of JSON, or 40 MB as an array
+# How many numbers a cell of an explanation counts for, by the longest time that one takes.
+_EXPLAINED = 25
+# How many numbers an instance counts for whose distribution is computed, by the longest time.
+_DISTRIBUTION = 100
+# The same where its quantity is limited together with the others', at 33 levels.
+_DISTRIBUTION_IN_SUM = 400
+_KEPT = 2  # values in memory for each feature of an instance that is explained or recorded
+_RECORDED = 12  # values in memory for each recorded decision
+_MAX_NUMBERS_OF_LIST_SUM = 100  # with more probabilities NumPy's sum is faster than a list's
 _MAX_MATRICES = 256  # that are kept for a model
 _MAX_KEPT_CELLS = 1_000  # of a matrix that is kept
 _MAX_KEY = 2_000  # bytes of fields that are not checked again
-_FEW_ROWS = 16  # with more an array is faster
-_HUGE = 1e100  # bounds below it keep sums and products far from overflow
-_KEPT = 2  # values in memory for each feature of an instance that is explained or recorded
-_RECORDED = 12  # and for each recorded decision
+_MAX_PACKED_ROWS = 16  # with more rows, encoding them as an array is faster
+_MAX_PACKED_VALUE = 1e100  # sums and products of smaller values stay far from overflow
 _ROWS_TOGETHER = 64  # that are compared at once
-_MAX_NAMED = 5  # features that a warning names: a header has to hold the warnings
+_MAX_NAMED_FEATURES = 5  # of a warning: a header has to hold the warnings
 
 
 class PredictFields(RuleFields, RecordField):
@@ -85,11 +86,13 @@ class PredictRequest(PredictFields, OwnIds):
 
     instances: Instances | None = Field(
         default=None,
-        description="rows in the model's feature order, or objects by feature name; null where missing",
+        description="rows in the model's feature order, or objects by feature name; null where"
+        " missing",
     )
     probabilities: Annotated[list[Any], WithJsonSchema(PROBABILITIES)] | None = Field(
         default=None,
-        description="in place of model and instances: a row per instance, a column for each of `classes`",
+        description="in place of model and instances: a row per instance, a column for each of"
+        " `classes`",
     )
 
 
@@ -107,7 +110,8 @@ class AnswerFields(BaseModel):
     )
     limits: list[LimitAnswer] | None = Field(
         default=None,
-        description="with `limits`, `resources` or `sum_at_most`, whose price is what a unit more would save",
+        description="with `limits`, `resources` or `sum_at_most`, whose price is what a unit more"
+        " would save",
     )
     total: float | None = Field(
         default=None, description="sum of the expected benefits, or costs, of the decisions"
@@ -124,9 +128,9 @@ class DecisionsAnswer(AnswerFields):
     actions: list[int | str]
     matrix_in_words: list[str] | None = Field(
         default=None,
-        description="what the benefits mean, such as `ill: wait costs 10, treat brings 5`: in answers for"
-        " which the matrix was read, which of equal requests is the first of a process; with `explain`"
-        " always",
+        description="what the benefits mean, such as `ill: wait costs 10, treat brings 5`: in"
+        " answers for which the matrix was read, which of equal requests is the first of a process;"
+        " with `explain` always",
     )
     decisions: list[int | str]
     probabilities: list[list[float]]
@@ -165,10 +169,10 @@ class PredictAnswer(RootModel[DecisionsAnswer | ValuesAnswer]):
 
 
 class Rows(NamedTuple):
-    """Instances as the model's schema encodes them, X (n, m), or the probabilities in their place; what is to be said
-    of them; and where they came as JSON, as `sent`. The numbers of a `usual` row are not missing, and not far from
-    those in training. `columns` are no features, those `beside` them came in a field of their own; `under` is where the
-    rows are in the document.
+    """Instances as the model's schema encodes them, X (n, m), or the probabilities in their place;
+    what is to be said of them; and where they came as JSON, as `sent`. The numbers of a `usual` row
+    are not missing, and not far from those in training. `columns` are no features, those `beside`
+    them came in a field of their own; `under` is where the rows are in the document.
     """
 
     X: np.ndarray
@@ -202,84 +206,88 @@ class Rows(NamedTuple):
 
 
 def predict(
-    stores: Stores, caller: Caller, model: Loaded | None, asked: PredictFields, rows: Rows,
+    stores: Stores, caller: Caller, model: Loaded | None, fields: PredictFields, rows: Rows,
     own_ids: tuple[str, list[Any]] | None = None, key: bytes | None = None,
 ) -> tuple[Answer | Quantities, Batch | None]:  # fmt: skip
-    """What a model says, or the probabilities in its place, and the decisions that are to be stored before it is
-    answered; `own_ids` are those that the request has already, and the same `key` stands for the same fields.
+    """What a model says, or the probabilities in its place, and the decisions that are to be stored
+    before it is answered; `own_ids` are those that the request has already, and the same `key`
+    stands for the same fields.
 
     Raises Invalid with the place of what does not fit.
     """
     answer: Answer | Quantities
     if model is not None and not model.regression:
-        answer = decide(model, asked, rows, key)
-    elif model is not None and asked.bands is None:
-        answer = quantities(model, asked, rows.X, [*model.card.warnings, *rows.warnings])
+        answer = decide(model, fields, rows, key)
+    elif model is not None and fields.bands is None:
+        answer = quantities(model, fields, rows.X, [*model.card.warnings, *rows.warnings])
     else:
-        check_fields(asked, model)
+        check_fields(fields, model)
         if model is None:
-            answer = decide_given(asked.classes or (), rows.X, asked, rows)
+            answer = decide_given(fields.classes or (), rows.X, fields, rows)
         else:
-            names, P = banded(model, asked.bands or [], rows.X)
-            told = rows._replace(warnings=[*model.card.warnings, *rows.warnings])
-            answer = decide_given(names, P, asked, told, model.schema)
-    if asked.record is None:
-        if asked.explore is not None:
+            names, P = banded(model, fields.bands or [], rows.X)
+            warnings = [*model.card.warnings, *rows.warnings]
+            rows_to_decide = rows._replace(warnings=warnings)
+            answer = decide_given(names, P, fields, rows_to_decide, model.schema)
+    if fields.record is None:
+        if fields.explore is not None:
             raise Invalid.at(
                 "/explore", 'exploration is for recorded decisions: send "record": true'
             )
         return answer, None
     if model is None:
         raise Invalid.at("/record", "decisions are recorded by model, and this request has none")
-    ids = ids_of(stores, caller, asked.record, len(rows.X), own_ids)
-    if asked.explore is not None and isinstance(answer, Answer):
-        answer = explored(answer, model.name, ids.ids, asked.explore)
-    texts = rows.texts(model.schema) if asked.record.instances else None
-    return answer, predicted_batch(model, asked, answer, ids, caller, texts)
+    ids = ids_of(stores, caller, fields.record, len(rows.X), own_ids)
+    if fields.explore is not None and isinstance(answer, Answer):
+        answer = explored(answer, model.name, ids.ids, fields.explore)
+    texts = rows.texts(model.schema) if fields.record.instances else None
+    return answer, predicted_batch(model, fields, answer, ids, caller, texts)
 
 
-def decide(model: Loaded, asked: RuleFields, rows: Rows, key: bytes | None = None) -> Answer:
+def decide(model: Loaded, fields: RuleFields, rows: Rows, key: bytes | None = None) -> Answer:
     """Decide for rows by a model of classes, with all that is asked for.
 
-    Raises Invalid with the place in the request where what is asked does not fit the model or its rule. O(n K A)
-    beyond the model's own work.
+    Raises Invalid with the place in the request where what is asked does not fit the model or its
+    rule. O(n K A) beyond the model's own work.
     """
     usual = model.once(Usual)
     matrix = usual.matrices.get(key)
     is_new = matrix is None
     if matrix is None:
         check_classes(model)
-        check_fields(asked, model)
-        matrix = named_matrix(asked, model.classes, len(rows.X), model.once(best_in_training))
+        check_fields(fields, model)
+        matrix = named_matrix(fields, model.classes, len(rows.X), model.once(best_in_training))
         usual.keep(key, matrix)
     scores = usual.posterior(rows.X) if rows.usual else model.estimator.posterior(rows.X)
     check_finite(scores)
-    told = [*model.card.warnings, *rows.warnings]
+    warnings = [*model.card.warnings, *rows.warnings]
     answer = decide_by(
-        asked, model.classes, scores, told, _of_rows(matrix, rows, model.schema), model
+        fields, model.classes, scores, warnings, _of_rows(matrix, rows, model.schema), model
     )
-    if matrix is not None and (is_new or asked.explain):
+    if matrix is not None and (is_new or fields.explain):
         answer = answer._replace(matrix_in_words=matrix.in_words)
     if not answer.explanations:
         return answer
-    fields, why = contributions(model, rows.X, answer.probabilities)
+    contributed, notes = contributions(model, rows.X, answer.probabilities)
     explained = [
-        one | more
-        for one, more in zip(answer.explanations, fields or [{}] * len(scores), strict=True)
+        explanation | contribution
+        for explanation, contribution in zip(
+            answer.explanations, contributed or [{}] * len(scores), strict=True
+        )
     ]
-    return answer._replace(explanations=explained, warnings=[*answer.warnings, *why])
+    return answer._replace(explanations=explained, warnings=[*answer.warnings, *notes])
 
 
 def decide_given(
     classes: Sequence[int | str],
     P: np.ndarray,
-    asked: RuleFields,
+    fields: RuleFields,
     rows: Rows,
     schema: Schema = NO_FEATURES,
 ) -> Answer:
     """Decide with probabilities (n, K) for rows of a schema; the fields are checked."""
-    matrix = named_matrix(asked, classes, len(P))
-    answer = decide_by(asked, classes, P, rows.warnings, _of_rows(matrix, rows, schema))
+    matrix = named_matrix(fields, classes, len(P))
+    answer = decide_by(fields, classes, P, rows.warnings, _of_rows(matrix, rows, schema))
     return answer if matrix is None else answer._replace(matrix_in_words=matrix.in_words)
 
 
@@ -288,44 +296,50 @@ def _of_rows(matrix: Prepared | None, rows: Rows, schema: Schema) -> Prepared | 
     return matrix and by_case(matrix, schema, rows.X, rows.columns, partial(rows.place, schema))
 
 
-def check_one_source(model: str | None, *, given: bool, instances: bool) -> None:
-    """Invalid unless there are a model with instances, or probabilities that are `given`."""
-    if given and (model is not None or instances):
+def check_one_source(model: str | None, *, probabilities: bool, instances: bool) -> None:
+    """Invalid unless there are either a model with instances or probabilities."""
+    if probabilities and (model is not None or instances):
         place = "/model" if model is not None else "/instances"
         raise Invalid.at(place, "send 'model' and 'instances', or 'probabilities', not both")
-    if not given and model is None:  # without which nothing else is of use
+    if not probabilities and model is None:  # without which nothing else is of use
         raise Invalid.at("/model", "'model' is required; or send 'probabilities'")
-    if not (given or instances):
+    if not (probabilities or instances):
         raise Invalid.at("/instances", "'instances' is required")
 
 
-def check_source(asked: PredictFields, *, given: bool, instances: bool) -> None:
-    """Invalid unless there is one source, and probabilities that are `given` have the names of their classes."""
-    check_one_source(asked.model, given=given, instances=instances)
-    if given and asked.classes is None:
+def check_source(fields: PredictFields, *, probabilities: bool, instances: bool) -> None:
+    """Invalid unless there is one source, and probabilities that are `probabilities` have the names
+    of their classes.
+    """
+    check_one_source(fields.model, probabilities=probabilities, instances=instances)
+    if probabilities and fields.classes is None:
         raise Invalid.at("/classes", "'classes' are required with 'probabilities'")
-    if not given and asked.classes is not None:
+    if not probabilities and fields.classes is not None:
         raise Invalid.at("/classes", "this goes with 'probabilities'; a model knows its classes")
 
 
-def key_of(found: dict[str, Any]) -> bytes | None:
-    """What tells all fields but `instances` from others: JSON, in which 1, 1.0, true and -0.0 differ.
+def key_of(document: dict[str, Any]) -> bytes | None:
+    """What tells all fields but `instances` from others: JSON, in which 1, 1.0, true and -0.0
+    differ.
 
-    None if it is long, or may hold ids or columns, which no other request has, and which are not to be kept.
+    None if it is long, or may hold ids or columns, which no other request has, and which are not to
+    be kept.
     """
-    if "ids" in found or "columns" in found or isinstance(found.get("record"), dict):
+    if "ids" in document or "columns" in document or isinstance(document.get("record"), dict):
         return None
-    others = found.copy()
-    del others["instances"]
+    fields = document.copy()
+    del fields["instances"]
     try:
-        key = orjson.dumps(others)
+        key = orjson.dumps(fields)
     except orjson.JSONEncodeError:  # nested too deep
         return None
     return key if len(key) <= _MAX_KEY else None
 
 
 def check_classes(model: Loaded) -> None:
-    """Invalid at /model where it predicts numbers, or has several labels: actions are for exclusive classes."""
+    """Invalid at /model where it predicts numbers, or has several labels: actions are for exclusive
+    classes.
+    """
     if model.regression:
         raise Invalid.at(
             "/model", f"{model.name!r} predicts numbers; this needs a model of classes"
@@ -337,44 +351,46 @@ def check_classes(model: Loaded) -> None:
         )
 
 
-def extent(model: Loaded | None, asked: PredictFields, n_instances: int) -> int:
-    """How many numbers the answer will hold: few bytes can ask for one for every class and action of every instance.
+def extent(model: Loaded | None, fields: PredictFields, n_instances: int) -> int:
+    """How many numbers the answer will hold: few bytes can ask for one for every class and action
+    of every instance.
 
     An explanation counts as the work it takes. TooLarge for more than `LARGEST_ANSWER`.
     """
-    classes = (asked.classes or ()) if model is None else model.classes
-    n_classes = len(classes) or len(asked.bands or ()) + 1
-    n_actions = asked.width(n_classes)
-    each = (
-        bool(asked.case_columns) + _EXPLAINED * asked.explain
-    )  # its matrix, and all changes of it
-    numbers = n_instances * (n_classes + n_actions + each * n_classes * n_actions)
+    classes = (fields.classes or ()) if model is None else model.classes
+    n_classes = len(classes) or len(fields.bands or ()) + 1
+    n_actions = fields.width(n_classes)
+    # An instance may have a matrix of its own; an explanation tries all changes of the matrix.
+    arrays_per_action = bool(fields.case_columns) + _EXPLAINED * fields.explain
+    numbers = n_instances * (n_classes + n_actions + arrays_per_action * n_classes * n_actions)
     work = numbers
-    if asked.of_numbers and not classes:
-        work *= _SPREAD if asked.sum_at_most is None else _SPREAD_OF_SUM
+    if fields.of_numbers and not classes:
+        work *= _DISTRIBUTION if fields.sum_at_most is None else _DISTRIBUTION_IN_SUM
     if work > LARGEST_ANSWER:
         raise TooLarge(
-            f"the answer would hold {work:,} numbers, more than {LARGEST_ANSWER:,}; send fewer instances"
+            f"the answer would hold {work:,} numbers, more than {LARGEST_ANSWER:,}; send fewer"
+            " instances"
         )
     return numbers
 
 
-def extent_in_memory(model: Loaded | None, asked: PredictFields, rows: Rows) -> int:
-    """About how many values the work and its answer take, by what is declared; TooLarge as `extent`."""
-    records = asked.record is not None
-    numbers = extent(model, asked, len(rows.X))
+def extent_in_memory(model: Loaded | None, fields: PredictFields, rows: Rows) -> int:
+    """About how many values the work and its answer take, by what is declared; TooLarge as
+    `extent`.
+    """
+    records = fields.record is not None
+    numbers = extent(model, fields, len(rows.X))
     return (
         numbers
-        + rows.X.size * _KEPT * (asked.explain or records)
+        + rows.X.size * _KEPT * (fields.explain or records)
         + len(rows.X) * _RECORDED * records
     )
 
 
 def check_finite(P: np.ndarray) -> None:
     """Reject non-finite probabilities."""
-    total = (
-        sum(P.ravel().tolist()) if P.size <= _FEW_NUMBERS else P.sum()
-    )  # of few a tenth of the time
+    # Summing a short list is ten times faster than NumPy.
+    total = sum(P.ravel().tolist()) if P.size <= _MAX_NUMBERS_OF_LIST_SUM else P.sum()
     if not math.isfinite(total):
         rows = np.flatnonzero(~np.isfinite(P).all(axis=1))
         reject(
@@ -384,29 +400,29 @@ def check_finite(P: np.ndarray) -> None:
 
 
 class Usual:
-    """The matrices that one model decided by, and its rows of usual numbers. Use `Loaded.once(Usual)`."""
+    """The matrices that one model decided by, and its rows of usual numbers. Use
+    `Loaded.once(Usual)`.
+    """
 
     def __init__(self, model: Loaded) -> None:
         self._model = model
-        self.matrices: dict[
-            bytes | None, Prepared
-        ] = {}  # by `key_of` the fields; need no check again
+        self.matrices = dict[bytes | None, Prepared]()  # by `key_of` the fields, checked
         self._lock = Lock()
         self._bounds: tuple[list[float], list[float]] | None = None
         numbers = not model.schema.categorical and bool(model.classes) and model.inline
-        if numbers and np.abs(model.bounds).max() < _HUGE:
+        if numbers and np.abs(model.bounds).max() < _MAX_PACKED_VALUE:
             self._bounds = (model.bounds[0].tolist(), model.bounds[1].tolist())
-            self._pack = struct.Struct(
-                f"{len(model.schema.names)}d"
-            ).pack_into  # half the time of `np.array`
+            # Packing takes half the time of `np.array`.
+            self._pack = struct.Struct(f"{len(model.schema.names)}d").pack_into
             self.posterior = getattr(model.estimator, "plain_posterior", model.estimator.posterior)
 
     def rows(self, instances: Sequence[Any]) -> np.ndarray | None:
-        """A few instances as rows (n, m) for `posterior`: numbers that are all within the bounds of those in training.
+        """A few instances as rows (n, m) for `posterior`: numbers that are all within the bounds of
+        those in training.
 
         None where they are not, or need a closer look. The caller knows that they hold no booleans.
         """
-        if self._bounds is None or not 1 <= len(instances) <= _FEW_ROWS:
+        if self._bounds is None or not 1 <= len(instances) <= _MAX_PACKED_ROWS:
             return None
         if len(instances) > 1 and len(set(map(type, instances))) > 1:
             return None
@@ -421,22 +437,16 @@ class Usual:
                 if any(map(gt, least, values)) or any(map(lt, greatest, values)):
                     return None
                 self._pack(packed, width * i, *values)
-            except (
-                TypeError,
-                struct.error,
-                OverflowError,
-            ):  # a null, text, a list, a huge integer, more or fewer
+            # There is a null, text, a list, a huge integer, or a value too many or too few.
+            except (TypeError, struct.error, OverflowError):
                 return None
         return np.ndarray((len(instances), len(least)), buffer=packed)
 
     def keep(self, key: bytes | None, matrix: Prepared | None) -> None:
-        """Have it in `matrices`, unless it is large."""
-        if (
-            key is None
-            or matrix is None
-            or matrix.benefits.ndim > 2
-            or matrix.benefits.size > _MAX_KEPT_CELLS
-        ):
+        """Keep a matrix for requests with the same key, unless it is large."""
+        if key is None or matrix is None:
+            return
+        if matrix.benefits.ndim > 2 or matrix.benefits.size > _MAX_KEPT_CELLS:
             return
         with self._lock:
             if len(self.matrices) >= _MAX_MATRICES:
@@ -445,7 +455,8 @@ class Usual:
 
 
 def strange_values(model: Loaded, X: np.ndarray) -> list[str]:
-    """Warnings about rows X (n, m) with values unlike those in training: missing, or far outside of their range.
+    """Warnings about rows X (n, m) with values unlike those in training: missing, or far outside of
+    their range.
 
     New cases often fall a little outside; `Loaded.bounds` say what is far. O(n m).
     """
@@ -480,7 +491,9 @@ def _marked_columns(marks: np.ndarray) -> np.ndarray:
 
 
 def _about_missing(model: Loaded, gaps: np.ndarray) -> Iterator[str]:
-    """Warnings about instances without any value, and without one that no row in training lacked; gaps are (n, m)."""
+    """Warnings about instances without any value, and without one that no row in training lacked;
+    gaps are (n, m).
+    """
     empty = gaps.all(axis=1)
     if empty.any():
         rows = _instances(np.flatnonzero(empty), len(gaps))
@@ -489,7 +502,7 @@ def _about_missing(model: Loaded, gaps: np.ndarray) -> Iterator[str]:
     features = [repr(model.schema.names[j]) for j in _marked_columns(unlearned)]
     if features:
         rows = _instances(_marked_columns(unlearned.T), len(gaps))
-        named = some_of(features, _MAX_NAMED)
+        named = some_of(features, _MAX_NAMED_FEATURES)
         yield (
             f"{rows} have no known value of {named}, which no row in training lacked: most"
             " models have not learned what to expect without it"
@@ -497,15 +510,19 @@ def _about_missing(model: Loaded, gaps: np.ndarray) -> Iterator[str]:
 
 
 def _about_far(model: Loaded, X: np.ndarray, features: np.ndarray) -> Iterator[str]:
-    """Warnings about the first of the features that have values far outside of their range in training."""
-    for j in features[:_MAX_NAMED]:
-        card, least, greatest = model.card.features[j], model.bounds[0][j], model.bounds[1][j]
+    """Warnings about the first of the features that have values far outside of their range in
+    training.
+    """
+    for j in features[:_MAX_NAMED_FEATURES]:
+        card = model.card.features[j]
+        least = model.bounds[0][j]
+        greatest = model.bounds[1][j]
         low, high = (shown(end, card.form) for end in (card.low, card.high) if end is not None)
         rows = _instances(np.flatnonzero((X[:, j] < least) | (X[:, j] > greatest)), len(X))
         yield f"{rows} have {card.name!r} far outside of its range in training, {low} to {high}"
-    if len(features) > _MAX_NAMED:
-        others = counted(len(features) - _MAX_NAMED, "more feature")
-        yield f"{others} have values far outside of their ranges in training"
+    if len(features) > _MAX_NAMED_FEATURES:
+        more = counted(len(features) - _MAX_NAMED_FEATURES, "more feature")
+        yield f"{more} have values far outside of their ranges in training"
 
 
 def _instances(rows: np.ndarray, n: int) -> str:

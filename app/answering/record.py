@@ -1,4 +1,6 @@
-"""Recording of decisions: what of a request and its answer is stored, and some actions drawn at random."""
+"""Recording of decisions: what of a request and its answer is stored, and some actions drawn at
+random.
+"""
 
 import math
 from collections import Counter
@@ -29,9 +31,11 @@ from payoff.evidence.intervals import LARGEST_EARNED
 
 _IDS = {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": 128}}
 _SKEW_SECONDS = 60.0  # by which the clock of a client may be ahead
-MAX_SHARED = 16 << 20  # bytes of what the decisions of a request share, with each of its matrices
-_FIGURES = ("threshold", "beta", "delta")  # of an answer, that do not depend on its other instances
-_STATED = {"costs", "explore", "bands", "limits", "resources"}  # what else the rule used
+MAX_SHARED = 16 << 20  # bytes of the terms that a request records, one for each of its matrices
+# The figures of an answer that do not depend on its other instances.
+_FIGURES = ("threshold", "beta", "delta")
+# The fields beside the matrix that the rule read.
+_STATED = {"costs", "explore", "bands", "limits", "resources"}
 
 
 class Recording(WireModel):
@@ -50,9 +54,11 @@ class Recording(WireModel):
     )
 
 
-def _in_full(sent: Any) -> Any:
-    """`true` is an order without wishes, and `false` none."""
-    return ({} if sent else None) if isinstance(sent, bool) else sent
+def _in_full(value: Any) -> Any:
+    """`true` stands for a recording with its defaults, and `false` for none."""
+    if not isinstance(value, bool):
+        return value
+    return {} if value else None
 
 
 class RecordField(WireModel):
@@ -63,7 +69,8 @@ class RecordField(WireModel):
         BeforeValidator(_in_full, json_schema_input_type=StrictBool | Recording | None),
     ] = Field(
         default=None,
-        description="store the decisions before they are answered; `ids` of the answer name them for `POST /outcomes`",
+        description="store the decisions before they are answered; `ids` of the answer name them"
+        " for `POST /outcomes`",
     )
 
 
@@ -81,51 +88,55 @@ def ids_of(
     caller: Caller,
     order: Recording,
     n: int,
-    own: tuple[str, list[Any]] | None = None,
+    request_ids: tuple[str, list[Any]] | None = None,
 ) -> Ids:
-    """One id for each of n decisions; `own` are those of the request itself, after their field.
+    """One id for each of n decisions; `request_ids` are a field of the request and the ids in it.
 
-    Invalid where those that were sent are no ids, or both places have some; see `check_moment`, too.
+    Invalid where values that were sent are no ids, or both places have some; see `check_moment`.
     """
     check_moment(stores, caller, order)
     at = time() if order.at is None else order.at
-    ids, place = order.ids, "/record/ids"
-    if own is not None:
+    ids = order.ids
+    place = "/record/ids"
+    if request_ids is not None:
         if ids is not None:
             raise Invalid.at(place, "the request has ids already; leave out one of the two")
-        field, sent = own
+        field, values = request_ids
         reject(
             Flaw(
                 pointer(field, i) if field == "ids" else pointer(field),
                 f"a decision's id is text or an integer, not {shown(id_)}",
             )
-            for i, id_ in enumerate(sent)
+            for i, id_ in enumerate(values)
             if type(id_) not in (str, int)
         )
-        ids, place = list(map(str, sent)), pointer(field)
+        ids = list(map(str, values))
+        place = pointer(field)
     if ids is None:
         return Ids(new_ids(n, at), given=False, place=place, at=at)
     if len(ids) != n:
         raise Invalid.at(place, f"there are {len(ids):,} ids for {n:,} instances")
     flaws = ((i, _flaw(id_)) for i, id_ in enumerate(ids))
     reject(Flaw(place_of(place, i), flaw) for i, flaw in flaws if flaw)
-    if n and (most := Counter(ids).most_common(1)[0])[1] > 1:
-        raise Invalid.at(place, f"the id {most[0]!r} occurs twice; each decision needs its own")
+    if len(set(ids)) < n:
+        repeated = Counter(ids).most_common(1)[0][0]
+        raise Invalid.at(place, f"the id {repeated!r} occurs twice; each decision needs its own")
     return Ids(ids, given=True, place=place, at=at)
 
 
 def check_moment(stores: Stores, caller: Caller, order: Recording) -> None:
-    """Forbidden where a key without the scope `train` dates decisions back: each day costs every report.
+    """Forbidden where a key without the scope `train` dates decisions back: each day costs every
+    report.
 
     Invalid at a moment that is to be deleted already, or is still to come.
     """
-    now = time()
-    if not 0 <= (order.at or now) <= now + _SKEW_SECONDS:
+    clock = time()
+    if not 0 <= (order.at or clock) <= clock + _SKEW_SECONDS:
         raise Invalid.at(
             "/record/at",
             "decisions are recorded as of now, or of a moment since 1970 that has passed",
         )
-    if order.at is None or order.at > now - _SKEW_SECONDS:
+    if order.at is None or order.at > clock - _SKEW_SECONDS:
         return
     try:
         caller.need(frozenset({Scope.TRAIN}))
@@ -134,7 +145,7 @@ def check_moment(stores: Stores, caller: Caller, order: Recording) -> None:
             f"to date decisions back {error.detail}", [Flaw("/record/at", error.detail)]
         ) from None
     keep = stores.recorder.keep_seconds
-    if keep is not None and order.at < now - keep:
+    if keep is not None and order.at < clock - keep:
         raise Invalid.at(
             "/record/at", f"decisions are kept for {keep / DAY:g} days; this moment is before that"
         )
@@ -170,27 +181,28 @@ def texts_of_json(
     """Each instance as JSON by feature name, with the values that were sent, and `more` columns."""
     names = schema.names
     return _texts(
-        [[each[name] for name in names] if type(each) is dict else each for each in instances],
+        [
+            [instance[name] for name in names] if type(instance) is dict else instance
+            for instance in instances
+        ],
         schema,
         more,
     )
 
 
 def texts_of_rows(X: np.ndarray, schema: Schema, more: Columns = NO_COLUMNS) -> list[str]:
-    """Each encoded row as JSON by feature name; categories never seen in training are missing here."""
+    """Each encoded row as JSON by feature name, without categories that were not in training."""
     columns: list[list[Any]] = X.T.tolist()
     for j in schema.categorical:
         words = schema.features[j].categories
-        columns[j] = [None if code != code else words[int(code)] for code in columns[j]]  # noqa: PLR0124 - NaN
+        columns[j] = [None if math.isnan(code) else words[int(code)] for code in columns[j]]
     return _texts(list(zip(*columns, strict=True)), schema, more)
 
 
 def _texts(rows: Sequence[Sequence[Any]], schema: Schema, more: Columns) -> list[str]:
-    names, own = (
-        (*schema.names, *more),
-        np.empty((len(rows), 0)) if not more else np.column_stack([*more.values()]),
-    )
-    both = zip(rows, own.tolist(), strict=True)
+    names = (*schema.names, *more)
+    extra = np.empty((len(rows), 0)) if not more else np.column_stack([*more.values()])
+    both = zip(rows, extra.tolist(), strict=True)
     return [
         orjson.dumps(dict(zip(names, (*row, *values), strict=True))).decode()
         for row, values in both
@@ -198,12 +210,15 @@ def _texts(rows: Sequence[Sequence[Any]], schema: Schema, more: Columns) -> list
 
 
 def explored(answer: Answer, model: str, ids: Sequence[str], share: float) -> Answer:
-    """The answer with actions drawn uniformly for that share of its decisions, and the propensity of each action.
+    """The answer with actions drawn uniformly for that share of its decisions, and the propensity
+    of each action.
 
-    What is drawn depends on the decision's id and the model alone: a request that is repeated gets the same. With A
-    actions the best one has the propensity 1 - share + share / A, each other one share / A.
+    What is drawn depends on the decision's id and the model alone: a request that is repeated gets
+    the same. With A actions the best one has the propensity 1 - share + share / A, each other one
+    share / A.
     """
-    best, n_actions = answer.choice, len(answer.actions)
+    best = answer.choice
+    n_actions = len(answer.actions)
     draws = np.array([_uniform(f"{model}:{id_}") for id_ in ids])
     drawn = np.minimum((draws / share * n_actions).astype(np.intp), n_actions - 1)
     choice = np.where(draws < share, drawn, best)
@@ -218,37 +233,38 @@ def _uniform(text: str) -> float:
 
 def predicted_batch(
     model: Loaded,
-    asked: RuleFields,
+    fields: RuleFields,
     answer: Answer | Quantities,
     ids: Ids,
     caller: Caller,
     texts: Sequence[str] | None,
 ) -> Batch:
-    """The decisions of an answer to `/predict`, ready to be stored; `texts` are the instances as JSON."""
+    """The decisions of an answer to `/predict`, to be stored; `texts` are the instances as JSON."""
     if isinstance(answer, Quantities):
-        return batch(_decided_quantities(model, asked, answer, texts), ids, caller)
-    terms, term = _terms(model, asked, answer)
+        return batch(_decided_quantities(model, fields, answer, texts), ids, caller)
+    terms, term = _terms(model, fields, answer)
     rows = np.arange(len(ids.ids))
     expected = (
         None if answer.expected_benefits is None else answer.expected_benefits[rows, answer.choice]
     )
-    P, propensities = answer.probabilities, answer.propensities
+    P = answer.probabilities
+    propensities = answer.propensities
     decided = Decided(terms, term, answer.choice, P, expected, propensities, instances=texts)
     return batch(decided, ids, caller)
 
 
 def _decided_quantities(
-    model: Loaded, asked: RuleFields, answer: Quantities, texts: Sequence[str] | None
+    model: Loaded, fields: RuleFields, answer: Quantities, texts: Sequence[str] | None
 ) -> Decided:
     """As `Terms` says; an interval that was not asked for is NaN."""
-    if answer.chosen is None or answer.expected_costs is None or asked.unit_costs is None:
+    if answer.chosen is None or answer.expected_costs is None or fields.unit_costs is None:
         raise Invalid.at(
             "/record",
             f"{model.name!r} predicts numbers: send 'unit_costs' or 'bands' for decisions",
         )
-    figures = asked.unit_costs.model_dump() | {
-        "coverage": asked.coverage,
-        "limit": asked.sum_at_most,
+    figures = fields.unit_costs.model_dump() | {
+        "coverage": fields.coverage,
+        "limit": fields.sum_at_most,
         "bands": [],
     }
     terms = Terms(
@@ -266,15 +282,16 @@ def _decided_quantities(
     return Decided([terms], none, none, numbers, 0.0 - answer.expected_costs, instances=texts)
 
 
-def _terms(model: Loaded, asked: RuleFields, answer: Answer) -> tuple[list[Terms], np.ndarray]:
-    """The terms of the decisions, and for each decision which of them: each distinct matrix has its own."""
+def _terms(model: Loaded, fields: RuleFields, answer: Answer) -> tuple[list[Terms], np.ndarray]:
+    """The terms of the decisions, one for each distinct matrix, and each decision's position."""
     figures = {name: answer.figures[name] for name in _FIGURES if name in answer.figures}
-    figures |= {name: value for name, value in asked.model_dump(include=_STATED).items() if value}
-    matrices, term = distinct(
-        None if answer.matrix is None else answer.matrix.benefits, len(answer.choice)
-    )
-    priors = answer.priors
-    return [
+    figures |= {name: value for name, value in fields.model_dump(include=_STATED).items() if value}
+    benefits = None if answer.matrix is None else answer.matrix.benefits
+    matrices, positions = distinct(benefits, len(answer.choice))
+    priors = None
+    if answer.priors is not None:
+        priors = dict(zip(map(str, answer.classes), answer.priors.tolist(), strict=True))
+    terms = [
         Terms(
             verb="predict",
             model=model.name,
@@ -283,17 +300,16 @@ def _terms(model: Loaded, asked: RuleFields, answer: Answer) -> tuple[list[Terms
             classes=tuple(answer.classes),
             actions=tuple(answer.actions),
             benefits=None if matrix is None else tuple(map(tuple, matrix.tolist())),
-            priors=None
-            if priors is None
-            else dict(zip(map(str, answer.classes), priors.tolist(), strict=True)),
+            priors=priors,
             figures=figures or None,
         )
         for matrix in matrices
-    ], term
+    ]
+    return terms, positions
 
 
 def distinct(benefits: np.ndarray | None, n: int) -> tuple[list[Any], np.ndarray]:
-    """The distinct benefit matrices, None for none, and which of them (n,) each of n decisions has."""
+    """The distinct benefit matrices, None for none, and the position (n,) of each decision's."""
     if benefits is None or benefits.ndim < 3:
         return [benefits], np.zeros(n, dtype=np.intp)
     flat = np.ascontiguousarray(benefits).reshape(n, math.prod(benefits.shape[1:])) + 0.0
@@ -302,11 +318,11 @@ def distinct(benefits: np.ndarray | None, n: int) -> tuple[list[Any], np.ndarray
 
 
 def _check_shared(terms: Sequence[Terms]) -> None:
-    """TooLarge where what all decisions share, with each of their matrices, takes many times what was sent."""
-    each = len(terms[0].content) if len(terms) > 1 else 0
-    if len(terms) * each > MAX_SHARED:
+    """TooLarge where the terms, one for each matrix, take many times what was sent."""
+    size = len(terms[0].content) if len(terms) > 1 else 0
+    if len(terms) * size > MAX_SHARED:
         raise TooLarge(
-            f"{len(terms):,} benefit matrices to record, each with {each:,} bytes with its classes, actions and limits;"
-            f" a request records at most {MAX_SHARED >> 20} MB of these: send fewer matrices at once, or leave out"
-            " limits"
+            f"{len(terms):,} benefit matrices to record, each with {size:,} bytes with its classes,"
+            f" actions and limits; a request records at most {MAX_SHARED >> 20} MB of these: send"
+            " fewer matrices at once, or leave out limits"
         )

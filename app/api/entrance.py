@@ -1,8 +1,10 @@
-"""The entrance for short requests to `POST /predict`: decided and answered before any layer is entered.
+"""The entrance for short requests to `POST /predict`: decided and answered before any layer is
+entered.
 
-It chooses which requests it takes, by their headers and fields; these are decoded, decided and encoded by the
-functions of the route. What needs more than these, or is answered with an error, goes through all layers as if nothing
-had happened, counted once. The rules for keys and rates are the gate's.
+It chooses which requests it takes, by their headers and fields; these are decoded, decided and
+encoded by the functions of the route. What needs more than these, or is answered with an error,
+goes through all layers as if nothing had happened, counted once. The rules for keys and rates are
+the gate's.
 """
 
 import asyncio
@@ -53,16 +55,20 @@ class Hot(NamedTuple):
 
 
 class Entrance:
-    """Answers short requests: those that the server hands over (`HotProtocol`) before it starts a task for them."""
+    """Answers short requests: those that the server hands over (`HotProtocol`) before it starts a
+    task for them.
+    """
 
     def __init__(self, gate: Gate, stores: Stores, metrics: RequestMetrics) -> None:
         self._gate = gate
         self._ports = stores
         self._metrics = metrics
-        self._most = min(INLINE_BYTES, gate.limits.default)
+        self._max_bytes = min(INLINE_BYTES, gate.limits.default)
 
     def plain_head(self, scope: Scope) -> Head | None:
-        """The headers of a request that is plain as far as they tell: JSON in and out, a short body, none twice."""
+        """The headers of a request that is plain as far as they tell: JSON in and out, a short
+        body, none twice.
+        """
         if (
             scope["path"] != _PATH
             or scope["method"] != "POST"
@@ -73,13 +79,13 @@ class Entrance:
         headers = scope["headers"]
         head = dict(headers)
         length = announced(head.get(b"content-length", b""))
-        if len(head) != len(headers) or length is None or length > self._most:
+        if len(head) != len(headers) or length is None or length > self._max_bytes:
             return None
         plain = head.get(b"content-type", _JSON) == _JSON and head.get(b"accept") in _ACCEPTED
         return head if plain and _OTHER_HEADS.isdisjoint(head) else None
 
     def answer(self, scope: Scope, head: Head, body: bytes) -> Hot | None:
-        """The answer to a request with a `plain_head`, None where it has to go through all layers."""
+        """The answer to a request with a `plain_head`; None where it goes through all layers."""
         began = perf_counter()
         scope.setdefault("state", {})[_TRIED] = True
         try:
@@ -98,8 +104,8 @@ class Entrance:
         self, scope: Scope, caller: Caller, rate: list[Header], body: bytes, began: float
     ) -> Hot | None:
         """The answer to a request that is decided at once, and not recorded."""
-        found = document_of(body)
-        name = found.get("model") if isinstance(found, dict) else None
+        document = document_of(body)
+        name = document.get("model") if isinstance(document, dict) else None
         model = (
             self._ports.registry.cache.get(name)
             if isinstance(name, str) and caller.allows(name)
@@ -107,28 +113,28 @@ class Entrance:
         )
         if model is None or not model.inline or model.regression:
             return None
-        asked = asked_of_json(found, body)
-        if asked.fields.record:
+        request = asked_of_json(document, body)
+        if request.fields.record:
             return None
-        whole = ready(asked, model, self._ports)
-        content = usual_answer(model, whole)  # of few rows, for a matrix of few cells
+        question = ready(request, model, self._ports)
+        content = usual_answer(model, question)  # of few rows, for a matrix of few cells
         if content is None:
-            if whole.pace != "now" or whole.numbers * _NUMBER_BYTES > SMALL:
+            if question.pace != "now" or question.numbers * _NUMBER_BYTES > SMALL:
                 return None
-            answer, _ = answer_to(self._ports, caller, whole, JSON)
+            answer, _ = answer_to(self._ports, caller, question, JSON)
             content = json_of(answer)
         if len(content) > SMALL:
             return None
         request_id = request_id_of(scope)
-        own = [
+        headers = [
             (b"content-length", b"%d" % len(content)),
             _TYPE,
             (b"x-request-id", request_id.encode()),
         ]
-        if whole.fields.saved is not None:
-            own.append((MATRIX_HEADER.encode(), whole.fields.saved.encode()))
-        counted = model.name, model.version, len(whole.rows.X)
-        return Hot(request_id, [*own, *rate, *ALWAYS, *UNLESS_OWN], content, counted, began)
+        if question.fields.saved is not None:
+            headers.append((MATRIX_HEADER.encode(), question.fields.saved.encode()))
+        counted = model.name, model.version, len(question.rows.X)
+        return Hot(request_id, [*headers, *rate, *ALWAYS, *UNLESS_OWN], content, counted, began)
 
     def count(self, scope: Scope, hot: Hot) -> None:
         """Count an answer, and write its line."""
@@ -169,7 +175,8 @@ class Door:
 
         async def again() -> Message:
             nonlocal first
-            message, first = first, None
+            message = first
+            first = None
             return await receive() if message is None else message
 
         await self._app(scope, again, send)

@@ -1,7 +1,9 @@
-"""The entrance for plain requests inside the server: an answer of the entrance is written without a task.
+"""The entrance for plain requests inside the server: an answer of the entrance is written without a
+task.
 
-Through ASGI alone the same answers reach less than .7 of the bare route's requests per second; `benchmarks/serving.py`
-measures it. Everything else is uvicorn's, whose private parts this uses: its version is pinned.
+Through ASGI alone the same answers reach less than .7 of the bare route's requests per second;
+`benchmarks/serving.py` measures it. Everything else is uvicorn's, whose private parts this uses:
+its version is pinned.
 """
 
 from typing import Any, cast
@@ -17,14 +19,15 @@ from app.api.gate import ALWAYS
 
 _BODY_HEADERS = frozenset({b"content-length", b"transfer-encoding"})
 _UPGRADE = (
-    "the request has a body and asks for an upgrade to another protocol: send it as HTTP/1.1 without"
-    " the header Upgrade (in Java: HttpClient.Version.HTTP_1_1)"
+    "the request has a body and asks for an upgrade to another protocol: send it as HTTP/1.1"
+    " without the header Upgrade (in Java: HttpClient.Version.HTTP_1_1)"
 )
 
 
 class HotProtocol(HttpToolsProtocol):
-    """uvicorn's protocol. The first complete request of each piece of the stream is offered to the entrance; those that
-    are pipelined behind it take the plain way, so that one connection does not hold the event loop.
+    """uvicorn's protocol. The first complete request of each piece of the stream is offered to the
+    entrance; those that are pipelined behind it take the plain way, so that one connection does not
+    hold the event loop.
     """
 
     def __init__(self, config: Config, *arguments: Any, **named: Any) -> None:
@@ -32,7 +35,8 @@ class HotProtocol(HttpToolsProtocol):
         self._entrance: Entrance | None = getattr(
             getattr(config.app, "state", None), "entrance", None
         )
-        self._held: tuple[RequestResponseCycle, Head] | None = None  # plain, and not complete
+        # The plain request whose body is not complete.
+        self._held: tuple[RequestResponseCycle, Head] | None = None
         self._may_hold = False
 
     def data_received(self, data: bytes) -> None:
@@ -40,7 +44,8 @@ class HotProtocol(HttpToolsProtocol):
         before = self._held
         super().data_received(data)
         if self._held is not None and self._held is before:
-            self._start_held()  # its body comes in more than two pieces: on the plain way its time is limited
+            # The body comes in more than two pieces; the plain way limits its time.
+            self._start_held()
         elif self._held is not None:
             self._unset_keepalive_if_required()
             self.timeout_keep_alive_task = self.loop.call_later(HELD_SECONDS, self._start_held)
@@ -55,7 +60,8 @@ class HotProtocol(HttpToolsProtocol):
         if head is None:
             super()._start_asgi_task(cycle, app)
         else:
-            self._held, self._may_hold = (cycle, head), False
+            self._held = (cycle, head)
+            self._may_hold = False
 
     def on_headers_complete(self) -> None:
         """ValueError for an upgrade with a body: the parser takes that for the next request."""
@@ -64,10 +70,10 @@ class HotProtocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no request, or one with an upgrade, and close."""
-        words = _UPGRADE if self.parser.should_upgrade() else msg
+        """Answer bytes that are no request, or a request for an upgrade, and close."""
+        detail = _UPGRADE if self.parser.should_upgrade() else msg
         scope = {"path": (self.url or b"").decode("latin-1")}
-        response = problem(scope, 400, "Bad Request", words, headers={"Connection": "close"})
+        response = problem(scope, 400, "Bad Request", detail, headers={"Connection": "close"})
         headers = [*self.server_state.default_headers, *response.raw_headers, *ALWAYS]
         head = b"".join([b"%b: %b\r\n" % header for header in headers])
         self.transport.write(b"HTTP/1.1 400 Bad Request\r\n%b\r\n%b" % (head, bytes(response.body)))
@@ -80,7 +86,8 @@ class HotProtocol(HttpToolsProtocol):
 
     def _start_held(self) -> None:
         assert self._held is not None
-        (cycle, _), self._held = self._held, None
+        cycle, _ = self._held
+        self._held = None
         if not self.transport.is_closing():
             super()._start_asgi_task(cycle, self.app)
 

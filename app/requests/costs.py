@@ -22,7 +22,8 @@ from payoff.errors import MAX_NAME, Flaw, Invalid, pointer, reject, unknown, wor
 
 def _known(name: str, info: ValidationInfo[dict[str, Any]]) -> str:
     """The name of a feature that the request has not priced before."""
-    columns, priced = info.context["columns"], info.context["priced"]
+    columns = info.context["columns"]
+    priced = info.context["priced"]
     if name in info.context["ignored"]:
         raise ValueError(
             f"the column {name!r} is not trained with: {info.context['ignored'][name]}"
@@ -79,19 +80,23 @@ def parse_prices(
 ) -> Prices:
     """Prices for the features `names` from `feature_costs` as requests send it.
 
-    `costs` is `{feature: price, …}` or `[{"feature", "cost", "group"?, "discounted_cost"?}, …]`; None means `base`, or
-    1 for each feature where there is no base. A feature that is not listed keeps its price in `base`; without a base
-    every feature must be priced. A bare price changes what a feature costs, not its group: a discounted price above it
-    comes down to it. Raises Invalid with the place of every flaw: features that are unknown or `ignored`, unknown keys,
-    prices below zero or not finite, a feature priced twice, a group without a discounted cost or one above the cost.
-    O(m).
+    `costs` is `{feature: price, …}` or
+    `[{"feature", "cost", "group"?, "discounted_cost"?}, …]`; None means `base`, or 1 for each
+    feature where there is no base. A feature that is not listed keeps its price in `base`; without
+    a base every feature must be priced. A bare price changes what a feature costs, not its group: a
+    discounted price above it comes down to it. Raises Invalid with the place of every flaw:
+    features that are unknown or `ignored`, unknown keys, prices below zero or not finite, a feature
+    priced twice, a group without a discounted cost or one above the cost. O(m).
     """
     if costs is None:
         return Prices.unit(len(names)) if base is None else base
     start = Prices.of(np.zeros(len(names))) if base is None else base
-    cost, discounted, group = start.cost.copy(), start.discounted.copy(), start.group.copy()
+    cost = start.cost.copy()
+    discounted = start.discounted.copy()
+    group = start.group.copy()
     numbers = {name: g for g, name in enumerate(start.groups)}
-    columns, priced = {name: j for j, name in enumerate(names)}, set[str]()
+    columns = {name: j for j, name in enumerate(names)}
+    priced = set[str]()
     context = {"columns": columns, "priced": priced, "ignored": ignored}
     try:
         if isinstance(costs, dict):
@@ -107,18 +112,17 @@ def parse_prices(
             )
             for entry in entries:
                 j = columns[entry.feature]
-                cost[j], discounted[j] = (
-                    entry.cost,
-                    entry.cost if entry.group is None else entry.discounted_cost,
-                )
-                group[j] = (
-                    -1 if entry.group is None else numbers.setdefault(entry.group, len(numbers))
-                )
+                cost[j] = entry.cost
+                discounted[j] = entry.cost if entry.group is None else entry.discounted_cost
+                group[j] = -1
+                if entry.group is not None:
+                    group[j] = numbers.setdefault(entry.group, len(numbers))
     except ValidationError as error:
-        found = {
-            _place(each["loc"], each["type"]): words_of(each) for each in reversed(error.errors())
+        messages = {
+            _place(detail["loc"], detail["type"]): words_of(detail)
+            for detail in reversed(error.errors())
         }
-        raise Invalid(_INVALID, (Flaw(*flaw) for flaw in reversed(found.items()))) from None
+        raise Invalid(_INVALID, (Flaw(*flaw) for flaw in reversed(messages.items()))) from None
     absent = () if base is not None else (name for name in names if name not in priced)
     reject(
         (Flaw("", f"{name!r} has no price; give 0 to a feature that is free") for name in absent),
@@ -132,11 +136,8 @@ _INVALID = "invalid feature_costs"
 
 def _flaws(loc: str, entry: FeatureCost) -> list[Flaw]:
     if entry.discounted_cost is None:
-        return (
-            []
-            if entry.group is None
-            else [Flaw(loc, "a member of a group needs its discounted_cost")]
-        )
+        message = "a member of a group needs its discounted_cost"
+        return [] if entry.group is None else [Flaw(loc, message)]
     if entry.discounted_cost > entry.cost:
         return [
             Flaw(f"{loc}/discounted_cost", f"the discounted cost is above the cost {entry.cost}")
@@ -147,5 +148,5 @@ def _flaws(loc: str, entry: FeatureCost) -> list[Flaw]:
 
 
 def _place(loc: tuple[int | str, ...], kind: str) -> str:
-    """A pointer to what there is: keys are judged at their values, what is absent around it."""
+    """A pointer to a value that exists: of a wrong key its value, of a missing field its object."""
     return pointer(*(loc[:-1] if kind == "missing" or loc[-1:] == ("[key]",) else loc))

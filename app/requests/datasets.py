@@ -7,17 +7,18 @@ from app.errors import Conflict, NotFound
 from app.stores import Stores
 from app.tables.dataset import Dataset
 
-EXAMPLE_ID = "ds_5768cf4cf3e8a191"  # of the upload that the documentation shows; it follows from that, as a test says
+# The id of the upload in the documentation. It follows from the upload; a test compares them.
+EXAMPLE_ID = "ds_5768cf4cf3e8a191"
 
 
 def find(stores: Stores, reference: str, caller: Caller) -> Dataset:
-    """The data set with this id, or the caller's last one of this name; NotFound, in the same words, for those that the
-    caller does not see.
+    """The data set with this id, or the caller's last one of this name; NotFound, in the same
+    words, for those that the caller does not see.
     """
-    found = stores.datasets.find(stores.datasets.resolve(reference, caller.owner))
-    if not caller.sees_data_of(found.owner):
+    dataset = stores.datasets.find(stores.datasets.resolve(reference, caller.owner))
+    if not caller.sees_data_of(dataset.owner):
         raise NotFound(f"there is no data set {reference!r}")
-    return found
+    return dataset
 
 
 def find_named(stores: Stores, reference: str, loc: str, caller: Caller) -> Dataset:
@@ -31,7 +32,8 @@ def find_named(stores: Stores, reference: str, loc: str, caller: Caller) -> Data
 def delete(stores: Stores, dataset_id: str, *, by: Caller) -> None:
     """Remove a data set; Conflict while a job that has not ended needs it.
 
-    The audit log is written first, because files have no transactions: it may list one that could not be removed.
+    The audit log is written first, because files have no transactions: it may list one that could
+    not be removed.
     """
     if find(stores, dataset_id, by).id != dataset_id:  # a name could refer to another one by now
         raise NotFound(f"there is no data set with the id {dataset_id!r}")
@@ -43,9 +45,11 @@ def delete(stores: Stores, dataset_id: str, *, by: Caller) -> None:
 
 
 def expire(stores: Stores) -> int:
-    """Remove inline data sets that are old and that no unfinished job and no published version needs; how many.
+    """Remove inline data sets that are old and that no unfinished job and no published version
+    needs; how many.
 
-    Jobs are looked at before cards: a job that ends between the two publishes its card in the same transaction.
+    Jobs are looked at before cards: a job that ends between the two publishes its card in the same
+    transaction.
     """
     unused = [
         dataset_id

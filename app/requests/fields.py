@@ -25,25 +25,26 @@ from app.tables.text import is_number
 from payoff.decisions.benefit import refused_benefit
 from payoff.errors import MAX_NAME
 
-_MAX_FIELDS = 100  # of an object whose fields are named in the documentation
-_MAX_CLASSES = 10_000  # of an object that has a value for each class
+_MAX_CASE_COLUMNS = 100  # of the field `columns`
+_MAX_CLASSES = 10_000  # of a field that has a value for each class
 
 Name = Annotated[
     str,
     Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$", description="lower-case letters, digits, _ and -"),
 ]
-Text = Annotated[
-    str, Field(max_length=MAX_NAME)
-]  # an action, class or feature, or a reference to a model or data set
+# An action, class or feature, or a reference to a model or data set.
+Text = Annotated[str, Field(max_length=MAX_NAME)]
 
 
-def few(most: int, what: str) -> BeforeValidator:
-    """Refuse a list or an object of more entries: a million wrong values would each be worded as an error."""
+def few(max_entries: int, noun: str) -> BeforeValidator:
+    """Refuse a list or object of more entries: a million wrong values would be so many errors."""
 
-    def check(sent: Any) -> Any:
-        if isinstance(sent, dict | list) and len(sent) > most:
-            raise ValueError(f"there are {len(sent):,} {what}; at most {most:,} are allowed")
-        return sent
+    def check(value: Any) -> Any:
+        if isinstance(value, dict | list) and len(value) > max_entries:
+            raise ValueError(
+                f"there are {len(value):,} {noun}; at most {max_entries:,} are allowed"
+            )
+        return value
 
     return BeforeValidator(check)
 
@@ -51,14 +52,15 @@ def few(most: int, what: str) -> BeforeValidator:
 Number = Annotated[float, Field(strict=True)]
 
 
-def _benefit(sent: Any) -> Any:
-    if message := refused_benefit(sent):
+def _benefit(value: Any) -> Any:
+    message = refused_benefit(value)
+    if message:
         raise ValueError(message)
-    return sent
+    return value
 
 
 class WireModel(KnownFields):
-    """A document on the wire, into which and out of which NaN and Infinity do not come."""
+    """A document on the wire: NaN and Infinity are refused."""
 
     model_config = ConfigDict(allow_inf_nan=False)
 
@@ -102,13 +104,16 @@ NamedMatrix = Annotated[Any, Described(list[_RowByNumber] | MatrixByName | _Save
 Matrices = Annotated[Any, Described(_OneOrMany)]
 NamedMatrices = Annotated[Any, Described(_OneOrMany | _Saved)]
 COSTS = "costs in place of benefits, in the same forms"
-COLUMNS = "values of the columns that cells of the matrix name, a number for each instance, where these have none"
+COLUMNS = (
+    "values of the columns that cells of the matrix name, a number for each instance, where these"
+    " have none"
+)
 _COLUMNS = {
     "type": "object",
     "additionalProperties": {"type": "array", "items": {"type": ["number", "null"]}},
 }
 CaseColumns = (
-    Annotated[dict[Text, Any], WithJsonSchema(_COLUMNS), few(_MAX_FIELDS, "columns")] | None
+    Annotated[dict[Text, Any], WithJsonSchema(_COLUMNS), few(_MAX_CASE_COLUMNS, "columns")] | None
 )
 PROBABILITIES = {
     "type": "array",
@@ -131,14 +136,14 @@ TIME_FORM = (
 )
 
 
-def seconds(sent: Any) -> float | None:
+def seconds(value: Any) -> float | None:
     """A time as seconds since 1970, UTC where it names no zone; ValueError for what is none."""
-    if sent is None or type(sent) in (int, float):
-        return None if sent is None else float(sent)
+    if value is None or type(value) in (int, float):
+        return None if value is None else float(value)
     try:
-        if is_number(sent):
-            return float(sent)
-        time = datetime.fromisoformat(sent)
+        if is_number(value):
+            return float(value)
+        time = datetime.fromisoformat(value)
         return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(TIME_FORM) from error
@@ -168,13 +173,14 @@ class OwnIds(WireModel):
     ) = Field(default=None, description="one for each instance, in their order; they come back")
 
 
-_FIRST, _END = -62_135_596_800.0, 253_402_300_800.0  # the years 1 to 9999
+_YEAR_1 = -62_135_596_800.0
+_YEAR_10_000 = 253_402_300_800.0
 SINCE = f"decided from then on; {TIME_FORM}"
 UNTIL = "decided before"
 
 
 def _in_years(time: float | None) -> float | None:
-    if time is not None and not _FIRST <= time < _END:
+    if time is not None and not _YEAR_1 <= time < _YEAR_10_000:
         raise ValueError("the time must be within the years 1 to 9999, UTC")
     return time
 
@@ -183,7 +189,7 @@ Bound = Annotated[Moment, AfterValidator(_in_years)]
 
 
 class Period(WireModel):
-    """From when until before when decisions were made, in seconds since 1970; null where that is open."""
+    """A period in which decisions were made, in seconds since 1970; null where an end is open."""
 
     since: Bound = Field(default=None, description=SINCE)
     until: Bound = Field(default=None, description=UNTIL)

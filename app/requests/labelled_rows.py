@@ -1,4 +1,4 @@
-"""Rows that come with a request: probabilities in place of a model, and labels that tell the truth."""
+"""Rows that come with a request: probabilities in place of a model, and true labels."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -30,15 +30,18 @@ def class_codes(
 
 def _not_a_class(label: Any, names: Sequence[str]) -> str:
     if str(label) in names:
-        return f"label {label!r} has another type than its class; integer classes are integers, others are strings"
+        return (
+            f"label {label!r} has another type than its class; integer classes are integers,"
+            " others are strings"
+        )
     return unknown("class", label, names)
 
 
 def as_probabilities(value: list[Any] | np.ndarray, classes: Sequence[int | str]) -> np.ndarray:
     """Probabilities float64 (n, K) of `classes` that exclude one another.
 
-    Lists, or an array, of numbers of at least 0 whose rows sum to 1, up to a `TOLERANCE`; Invalid with the place of
-    each flaw below /classes and /probabilities. O(n K).
+    Lists, or an array, of numbers of at least 0 whose rows sum to 1, up to a `TOLERANCE`; Invalid
+    with the place of each flaw below /classes and /probabilities. O(n K).
     """
     check_class_names(classes)
     P = clipped(_as_array(value, len(classes)))

@@ -1,4 +1,6 @@
-"""Limits of a request on how often each action is chosen in its batch, and on the resources that actions use."""
+"""Limits of a request on how often each action is chosen in its batch, and on the resources that
+actions use.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +16,16 @@ from payoff.decisions.benefit import Decision
 from payoff.decisions.limits import Limited, Limits, decide_within
 from payoff.errors import Flaw, pointer, reject, unknown_at
 
-MAX_LIMITS = 100  # limits and resources
-_MAX_ACTIONS = 50  # with limits; the work grows with their square
-_MOST = 10**9  # of a count; a batch has fewer instances
-_LARGEST = 1e150  # of a resource: products with counts stay far from overflow
-_DIGITS = 12  # of what is used of a resource: the rest is rounding
+MAX_LIMITS = 100  # limits and resources of one request
+_MAX_ACTIONS = 50  # with limits or uses of a resource; the work grows with their square
+_MAX_COUNT = 10**9  # of a limit; a batch has fewer instances
+_MAX_AMOUNT = 1e150  # of a resource: products with counts stay far from overflow
+_DIGITS = 12  # of the amount that is used of a resource: later digits are rounding errors
 
 
-Count = Annotated[StrictInt, Field(ge=0, le=_MOST)]
-Amount = Annotated[Number, Field(ge=0, le=_LARGEST)]
-
-
-_FEW = few(MAX_LIMITS, "limits")
+Count = Annotated[StrictInt, Field(ge=0, le=_MAX_COUNT)]
+Amount = Annotated[Number, Field(ge=0, le=_MAX_AMOUNT)]
+_AT_MOST_MAX_LIMITS = few(MAX_LIMITS, "limits")
 
 
 class CountLimit(WireModel):
@@ -45,20 +45,20 @@ class Resource(WireModel):
     """What actions use together, each instance so much."""
 
     name: Text
-    use: Annotated[dict[Text, Amount], _FEW] = Field(
+    use: Annotated[dict[Text, Amount], _AT_MOST_MAX_LIMITS] = Field(
         min_length=1, description="by action; the others use nothing"
     )
     at_most: Amount
 
 
-def _in_full(sent: Any) -> Any:
-    """A number is the most."""
-    return sent if isinstance(sent, dict | CountLimit) else {"at_most": sent}
+def _in_full(value: Any) -> Any:
+    """A bare number stands for `at_most`."""
+    return value if isinstance(value, dict | CountLimit) else {"at_most": value}
 
 
 _Limit = Annotated[CountLimit, BeforeValidator(_in_full, json_schema_input_type=Count | CountLimit)]
-LimitsByAction = Annotated[dict[Text, _Limit], _FEW, Field(min_length=1)]
-Resources = Annotated[list[Resource], _FEW, Field(min_length=1)]
+LimitsByAction = Annotated[dict[Text, _Limit], _AT_MOST_MAX_LIMITS, Field(min_length=1)]
+Resources = Annotated[list[Resource], _AT_MOST_MAX_LIMITS, Field(min_length=1)]
 
 
 class LimitedFields(WireModel):
@@ -66,7 +66,8 @@ class LimitedFields(WireModel):
 
     limits: LimitsByAction | None = Field(
         default=None,
-        description="of the batch, by action: how many instances at most, or `at_least` and `at_most`",
+        description="of the batch, by action: how many instances at most, or `at_least` and"
+        " `at_most`",
         examples=[{"treat": 20, "inspect": {"at_least": 5, "at_most": 9}}],
     )
     resources: Resources | None = Field(
@@ -92,47 +93,54 @@ class LimitAnswer(BaseModel):
 
 
 def decide_within_limits(
-    asked: LimitedFields,
+    fields: LimitedFields,
     P: np.ndarray,
     B: np.ndarray,
     decision: Decision,
     actions: Sequence[int | str],
 ) -> tuple[np.ndarray, dict[str, Any]]:
-    """The actions (n,) that earn most in sum, and the figures of the answer; Invalid where there are none.
+    """The actions (n,) that earn most in sum, and the figures of the answer.
 
+    Invalid where no actions are within the limits.
     P (n, K) and B as in `benefit.decide`, whose `decision` it is without limits.
     """
     names = [str(name) for name in actions]
-    counted, resources = asked.limits or {}, asked.resources or []
-    reject(_flaws(asked, counted, resources, names))
+    counted = fields.limits or {}
+    resources = fields.resources or []
+    reject(_flaws(fields, counted, resources, names))
     limits = Limits.none(len(names), len(resources))
     for name, limit in counted.items():
         limits.lower[names.index(name)] = limit.at_least or 0
-        limits.upper[names.index(name)] = _MOST if limit.at_most is None else limit.at_most
+        limits.upper[names.index(name)] = _MAX_COUNT if limit.at_most is None else limit.at_most
     for r, resource in enumerate(resources):
         limits.most[r] = resource.at_most
         for name, use in resource.use.items():
             limits.uses[r, names.index(name)] = use
-    found = decide_within(P, B, decision.choice, limits)
-    rows, earned = np.arange(len(P)), decision.expected_benefits
-    return found.choice, {
-        "limits": list(_documents(counted, resources, names, limits, found)),
-        "total": float(earned[rows, found.choice].sum()),
+    solution = decide_within(P, B, decision.choice, limits)
+    rows = np.arange(len(P))
+    earned = decision.expected_benefits
+    return solution.choice, {
+        "limits": list(_documents(counted, resources, names, limits, solution)),
+        "total": float(earned[rows, solution.choice].sum()),
         "unlimited_total": float(earned[rows, decision.choice].sum()),
-        "gap": found.gap,
+        "gap": solution.gap,
     }
 
 
 def _flaws(
-    asked: LimitedFields,
+    fields: LimitedFields,
     counted: Mapping[str, CountLimit],
     resources: Sequence[Resource],
     names: Sequence[str],
 ) -> Iterator[Flaw]:
-    used = {name for each in resources for name in each.use}
-    if len(counted) + len(resources) > MAX_LIMITS or len(used | set(counted)) > _MAX_ACTIONS:
-        message = f"at most {MAX_LIMITS} limits and resources, for at most {_MAX_ACTIONS} actions, are supported"
-        yield Flaw(pointer(asked.limited[0]), message)
+    n_limits = len(counted) + len(resources)
+    limited = set(counted).union(*(resource.use for resource in resources))
+    if n_limits > MAX_LIMITS or len(limited) > _MAX_ACTIONS:
+        yield Flaw(
+            pointer(fields.limited[0]),
+            f"at most {MAX_LIMITS} limits and resources, for at most {_MAX_ACTIONS} actions, are"
+            " supported",
+        )
         return
     known = frozenset(names)
     for name, limit in counted.items():
@@ -148,7 +156,7 @@ def _flaws(
                 "at_least is greater than at_most; it must be at most as great",
             )
     for r, resource in enumerate(resources):
-        if any(resource.name == other.name for other in resources[:r]):
+        if any(resource.name == earlier.name for earlier in resources[:r]):
             yield Flaw(pointer("resources", r, "name"), "two resources have the same name")
         for name in resource.use:
             if name not in known:
@@ -160,10 +168,10 @@ def _documents(
     resources: Sequence[Resource],
     names: Sequence[str],
     limits: Limits,
-    found: Limited,
+    solution: Limited,
 ) -> Iterator[dict[str, Any]]:
     """Each limit, in the order of the request, with what is used of it and its price."""
-    counts = np.bincount(found.choice, minlength=len(names))
+    counts = np.bincount(solution.choice, minlength=len(names))
 
     def described(name: str, used: float, bound: str, value: float, price: float) -> dict[str, Any]:
         price = float(price)
@@ -176,10 +184,10 @@ def _documents(
 
     for name, limit in counted.items():
         a = names.index(name)
-        for bound, prices in (("at_least", found.lower), ("at_most", found.upper)):
-            if (value := getattr(limit, bound)) is not None:
+        for bound, prices in (("at_least", solution.lower), ("at_most", solution.upper)):
+            value = getattr(limit, bound)
+            if value is not None:
                 yield described(name, int(counts[a]), bound, value, prices[a])
-    for resource, uses, price in zip(resources, limits.uses, found.most, strict=True):
-        yield described(
-            resource.name, float(f"{uses @ counts:.{_DIGITS}g}"), "at_most", resource.at_most, price
-        )
+    for resource, uses, price in zip(resources, limits.uses, solution.most, strict=True):
+        used = float(f"{uses @ counts:.{_DIGITS}g}")
+        yield described(resource.name, used, "at_most", resource.at_most, price)

@@ -1,4 +1,6 @@
-"""What `/retrieve` is asked and answers, and sets as columns. It loads no compiler, unlike `retrieve`."""
+"""What `/retrieve` is asked and answers, and sets as columns. It loads no compiler, unlike
+`retrieve`.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ MAX_ITEMS = 20_000_000  # of one call
 
 @dataclass(frozen=True)
 class Sets:
-    """Probabilities of items: `offsets` (sets + 1,) divide `p` (total,) into sets; None: they are one set."""
+    """Probabilities of items: `offsets` (sets + 1,) divide `p` (total,) into sets; None: they are
+    one set.
+    """
 
     p: np.ndarray
     offsets: np.ndarray | None = None
@@ -54,7 +58,9 @@ class Sets:
         return np.diff(sums[[0, -1]] if self.offsets is None else sums[self.offsets])
 
     def checked(self) -> Sets:
-        """The same, of values within the `TOLERANCE`; Invalid at the first one that is no probability."""
+        """The same, of values within the `TOLERANCE`; Invalid at the first one that is no
+        probability.
+        """
         p = clipped(self.p)
         good = (p >= 0.0) & (p <= 1.0)
         if not good.all():
@@ -71,7 +77,9 @@ class Sets:
 
 
 def check_extent(sets: int, items: int) -> None:
-    """TooLarge where a call would ask about more sets, or items in all of them, than it may; before they are made."""
+    """TooLarge where a call would ask about more sets, or items in all of them, than it may; before
+    they are made.
+    """
     if sets > MAX_SETS:
         raise TooLarge(f"the request has {sets:,} sets; at most {MAX_SETS:,} are allowed")
     if items > MAX_ITEMS:
@@ -82,7 +90,8 @@ def _in_range(value: float) -> float:
     if value != 0 and not 1 / LARGEST_COEFFICIENT <= abs(value) <= LARGEST_COEFFICIENT:
         least = 1 / LARGEST_COEFFICIENT
         raise ValueError(
-            f"a coefficient is 0, or a number of magnitude from {least:g} to {LARGEST_COEFFICIENT:g}"
+            f"a coefficient is 0, or a number of magnitude from {least:g} to"
+            f" {LARGEST_COEFFICIENT:g}"
         )
     return value
 
@@ -126,8 +135,8 @@ class RetrieveFields(WireModel):
     """All of a request but its probabilities or instances."""
 
     setting: Setting = Field(
-        description="binary: independent items; multilabel: the independent labels of an instance; multiclass: the"
-        " classes of an instance, of which exactly one is true"
+        description="binary: independent items; multilabel: the independent labels of an instance;"
+        " multiclass: the classes of an instance, of which exactly one is true"
     )
     loss: Annotated[FBeta | PlainLoss | FractionalLinear, Field(discriminator="name")] = Field(
         description="what a set costs", examples=[{"name": "f_beta"}]
@@ -146,9 +155,9 @@ class RetrieveFields(WireModel):
     method: Method = Field(
         default="expected_loss",
         examples=["sampled"],
-        description="expected_loss is the best set of independent labels; sampled (multilabel_forest; f_beta, jaccard,"
-        " am or g_tp_pr) is the best on the label vectors of the training rows nearest to the instance, for labels that"
-        " exclude or imply one another",
+        description="expected_loss is the best set of independent labels; sampled"
+        " (multilabel_forest; f_beta, jaccard, am or g_tp_pr) is the best on the label vectors of"
+        " the training rows nearest to the instance, for labels that exclude or imply one another",
     )
     model: Text | None = Field(
         default=None, description="name, name:version or name@alias; goes with instances"
@@ -156,23 +165,23 @@ class RetrieveFields(WireModel):
     positive: Annotated[int, Field(strict=True)] | Annotated[Text, Field(strict=True)] | None = (
         Field(
             default=None,
-            description="binary with a model: the class or label that counts as relevant; of two classes by default the"
-            " second",
+            description="binary with a model: the class or label that counts as relevant; of two"
+            " classes by default the second",
         )
     )
     average: Literal["macro"] | None = Field(
         default=None,
-        description="macro (multilabel and multiclass): one set of instances for each label or class, in place of one"
-        " set of labels for each instance",
+        description="macro (multilabel and multiclass): one set of instances for each label or"
+        " class, in place of one set of labels for each instance",
     )
 
     @cached_property
     def terms(self) -> SetTerms:
         """What is asked of every set; Invalid at /k_min where it is above `k_max`."""
-        sent: Any = self.loss
-        beta, c, d = (getattr(sent, name, None) for name in ("beta", "c", "d"))
+        loss: Any = self.loss
+        beta, c, d = (getattr(loss, name, None) for name in ("beta", "c", "d"))
         return SetTerms(
-            Loss(sent.name, beta, c and tuple(c), d and tuple(d)),
+            Loss(loss.name, beta, c and tuple(c), d and tuple(d)),
             empty=self.empty,
             k_min=self.k_min,
             k_max=self.k_max,
@@ -190,7 +199,8 @@ class RetrieveRequest(RetrieveFields):
 
     probabilities: Annotated[list[Any], WithJsonSchema(_PROBABILITIES)] | None = Field(
         default=None,
-        description="of being relevant: a list is one set, a list of lists a set each, of any sizes",
+        description="of being relevant: a list is one set, a list of lists a set each, of any"
+        " sizes",
     )
     instances: Instances | None = Field(
         default=None,
@@ -211,12 +221,14 @@ class RetrievedSet(BaseModel):
     error_bound: float = Field(description="maximum error of expected_loss and curve")
     gap: float | None = Field(
         default=None,
-        description="method sampled: by how much at most the best set has a smaller expected loss; 0: this is the best;"
+        description="method sampled: by how much at most the best set has a smaller expected loss;"
+        " 0: this is the best;"
         " null where more than 10 % of the weight of the label vectors is left out",
     )
     vectors: float | None = Field(
         default=None,
-        description="method sampled: effective number of label vectors, 1 / (sum of squared weights)",
+        description="method sampled: effective number of label vectors,"
+        " 1 / (sum of squared weights)",
     )
     curve: list[float] | None = Field(default=None, description="L_0 … L_n")
     marginals: list[float] | None = Field(
@@ -240,7 +252,8 @@ class RetrieveAnswer(BaseModel):
     )
     correction: float | None = Field(
         default=None,
-        description="multilabel, method expected_loss, with a model that has 200 rows held out: what to add to the mean"
+        description="multilabel, method expected_loss, with a model that has 200 rows held out:"
+        " what to add to the mean"
         " of the expected losses of many sets, from what such sets cost there",
     )
     model: ModelVersion | None = None

@@ -1,4 +1,5 @@
-"""The benefit matrix of a request: in numbers, in words or by the name of a saved one; benefits or costs.
+"""The benefit matrix of a request: in numbers, in words or by the name of a saved one; benefits or
+costs.
 
 And those that are saved for a model, by name and version.
 """
@@ -35,13 +36,13 @@ from payoff.errors import (
     unknown_at,
 )
 
-_MAX_ACTIONS = 1_000  # where the answer, or the work for it, has no other bound
-_MOST_BYTES = 256_000  # of a saved matrix: one of 100 classes and 100 actions with short names
-_NEEDED = "send the matrix as 'benefits' or 'cost_matrix'"
+_MAX_ACTIONS = 1_000  # of a matrix, where nothing else limits the answer, or the work for it
+_MAX_SAVED_BYTES = 256_000  # of a saved matrix: 100 classes and 100 actions with short names
+_MATRIX_REQUIRED = "send the matrix as 'benefits' or 'cost_matrix'"
 
 
 class MatrixFields(WireModel):
-    """A request with a benefit matrix, in `benefits` or `cost_matrix`, and the `actions` of its columns."""
+    """A benefit matrix, in `benefits` or `cost_matrix`, and the `actions` of its columns."""
 
     benefits: Matrix | None = Field(
         default=None,
@@ -51,10 +52,13 @@ class MatrixFields(WireModel):
     cost_matrix: Matrix | None = Field(default=None, description=COSTS)
     actions: Annotated[Names, Field(min_length=1)] | None = Field(
         default=None,
-        description="names of the columns; without them, in decisions of a model, the columns are the classes",
+        description="names of the columns; without them, in decisions of a model, the columns are"
+        " the classes",
     )
     saved: ClassVar[str | None] = None
-    """The version of the saved matrix that the request named, once `with_saved` has put it in place of its name."""
+    """The version of the saved matrix that the request named, once `with_saved` has put it in place
+    of its name.
+    """
 
     @property
     def stated(self) -> bool:
@@ -63,7 +67,7 @@ class MatrixFields(WireModel):
 
     @property
     def matrix(self) -> Any:
-        """What was sent as `benefits` or `cost_matrix`, before it is checked."""
+        """The value of `benefits` or `cost_matrix`, before it is checked."""
         return self.benefits if self.cost_matrix is None else self.cost_matrix
 
     @cached_property
@@ -74,7 +78,8 @@ class MatrixFields(WireModel):
         cells = (
             cell for row in _entries(self.matrix) for cell in _entries(row) if type(cell) is dict
         )
-        return frozenset(name for cell in cells if isinstance(name := cell.get("column"), str))
+        names = (cell.get("column") for cell in cells)
+        return frozenset(name for name in names if isinstance(name, str))
 
     @property
     def place(self) -> str:
@@ -82,25 +87,27 @@ class MatrixFields(WireModel):
         return "/benefits" if self.cost_matrix is None else "/cost_matrix"
 
     def width(self, default: int = 0) -> int:
-        """How many actions there are, before the matrix is checked; `default` where nothing says so.
+        """The number of actions, before the matrix is checked; at least `default` without names.
 
         Without names it is the length of the first row, of the first matrix.
         """
         if self.actions is not None:
             return len(self.actions)
         first = _first(self.matrix)
-        if isinstance(self.matrix, list) and (
-            isinstance(first, dict) or isinstance(_first(first), list)
-        ):
-            first = _first(first)  # one matrix per instance
+        is_matrix = isinstance(first, dict) or isinstance(_first(first), list)
+        if isinstance(self.matrix, list) and is_matrix:  # one matrix per instance
+            first = _first(first)
         return max(len(first) if isinstance(first, list | dict) else 0, default)
 
 
 def columns_beside(
-    sent: Mapping[str, Any], n: int, used: Collection[str], known: Collection[str]
+    columns: Mapping[str, Any], n: int, used: Collection[str], known: Collection[str]
 ) -> Columns:
-    """The columns that a request sends beside n rows, each `used` by a cell; Invalid where the rows have it already."""
-    for name, values in sent.items():
+    """The columns that a request sends beside n rows, as float64 (n,).
+
+    Invalid at a column that no cell of the matrix has `used`, or whose name is `known` in the rows.
+    """
+    for name, values in columns.items():
         with below(pointer("columns", name)):
             if name not in used:
                 raise Invalid.at("", f"cells name other columns: {unknown('column', name, used)}")
@@ -111,12 +118,14 @@ def columns_beside(
             if isinstance(values, list) and not NUMBERS.issuperset(map(type, values)):
                 odd = (i for i, value in enumerate(values) if type(value) not in NUMBERS)
                 raise Invalid.at(pointer(next(odd)), f"{name!r} takes a number or null")
-    return {name: np.array(values, dtype=np.float64) for name, values in sent.items()}
+    return {name: np.array(values, dtype=np.float64) for name, values in columns.items()}
 
 
 def _entries(level: Any) -> Iterable[Any]:
-    """Those of a list or an object."""
-    return level.values() if isinstance(level, dict) else level if isinstance(level, list) else ()
+    """The entries of a list or an object; of anything else none."""
+    if isinstance(level, dict):
+        return level.values()
+    return level if isinstance(level, list) else ()
 
 
 def _first(level: Any) -> Any:
@@ -134,8 +143,9 @@ class NamedMatrixFields(MatrixFields):
 
 
 class Stakes(NamedTuple):
-    """Benefits, (K, A) or (n, K, A), the names of the A columns, None where they were not named, and a warning where
-    benefits look as costs do. Where cells depend on the case, the benefits are those of `cases` without these columns.
+    """Benefits, (K, A) or (n, K, A), the names of the A columns, None where they were not named,
+    and a warning where benefits look as costs do. Where cells depend on the case, the benefits are
+    those of `cases` without these columns.
     """
 
     benefits: np.ndarray
@@ -145,37 +155,40 @@ class Stakes(NamedTuple):
 
 
 def read_matrix(
-    sent: MatrixFields,
+    fields: MatrixFields,
     classes: Sequence[object],
     *,
     n_instances: int | None = None,
     square: bool = False,
     cases: bool = True,
 ) -> Stakes | None:
-    """The matrix that a request states in one of the fields `benefits` and `cost_matrix`; None where it has neither.
+    """The matrix that a request states in one of the fields `benefits` and `cost_matrix`; None
+    where it has neither.
 
-    It has a row per class and a column per action: lists in the order of `classes` and of the actions, or an object
-    `{class: {action: number}}`, complete and in any order. Costs are negated. `n_instances` allows a list of matrices
-    instead, one per instance. With `square` the columns are the classes; without `cases` no cell is `{"column": …}`.
-    Raises Invalid with the place of each flaw. O(size).
+    It has a row per class and a column per action: lists in the order of `classes` and of the
+    actions, or an object `{class: {action: number}}`, complete and in any order. Costs are negated.
+    `n_instances` allows a list of matrices instead, one per instance. With `square` the columns are
+    the classes; without `cases` no cell is `{"column": …}`. Raises Invalid with the place of each
+    flaw. O(size).
     """
-    if sent.benefits is not None and sent.cost_matrix is not None:
+    if fields.benefits is not None and fields.cost_matrix is not None:
         raise Invalid.at("/cost_matrix", "send benefits or cost_matrix, not both")
-    costs, value = sent.cost_matrix is not None, sent.matrix
+    costs = fields.cost_matrix is not None
+    value = fields.matrix
     if value is None:
         return None
     if isinstance(value, str):
         raise Invalid.at(
-            sent.place,
-            f"{value[:MAX_NAME]!r} is no matrix; send the matrix itself: only requests to a model can name a saved one",
+            fields.place,
+            f"{value[:MAX_NAME]!r} is no matrix; send the matrix itself: only requests to a model"
+            " can name a saved one",
         )
-    check_distinct(sent.actions or ())
-    names, words = [str(name) for name in classes], None
-    actions: Sequence[str] | None = sent.actions
-    with below(sent.place):
-        if isinstance(value, dict) or (
-            isinstance(value, list) and value and isinstance(value[0], dict)
-        ):
+    check_distinct(fields.actions or ())
+    names = [str(name) for name in classes]
+    words = None
+    actions: Sequence[str] | None = fields.actions
+    with below(fields.place):
+        if isinstance(value, dict) or (isinstance(value, list) and isinstance(_first(value), dict)):
             value, actions = _from_words(value, names, names if square else actions)
             words = names, actions
         numbers, terms = _lifted(value, words)
@@ -184,25 +197,27 @@ def read_matrix(
         n_actions = len(actions or names) if square or actions is not None else None
         B = as_benefits(numbers, len(names), n_instances, n_actions)
     B = 0.0 - B if costs else B
-    doubts = [] if terms else _doubtful_signs(B, costs=costs, named=actions not in (None, names))
+    is_named = actions not in (None, names)
+    doubts = [] if terms else _doubtful_signs(B, costs=costs, named=is_named)
     order = list(range(B.shape[-1]))
-    if actions not in (None, names, sent.actions):
+    if actions not in (None, names, fields.actions):
         order = _order(B)
-        B, actions = np.ascontiguousarray(B[..., order]), [actions[a] for a in order]
+        B = np.ascontiguousarray(B[..., order])
+        actions = [actions[a] for a in order]
     if not terms:
         return Stakes(B, actions, doubts)
-    sign, under = -1.0 if costs else 1.0, sent.place
-    at = {a: number for number, a in enumerate(order)}
-    own = [
-        Term(k, at[a], name, sign * times + 0.0, under + place)
+    sign = -1.0 if costs else 1.0
+    positions = {a: position for position, a in enumerate(order)}
+    case_terms = [
+        Term(k, positions[a], name, sign * times + 0.0, fields.place + place)
         for k, a, name, times, place in terms
     ]
-    return Stakes(B, actions, doubts, CaseBenefits(B, own))
+    return Stakes(B, actions, doubts, CaseBenefits(B, case_terms))
 
 
 def _doubtful_signs(B: np.ndarray, *, costs: bool, named: bool) -> list[str]:
-    """A warning where benefits B, of which `costs` were the negatives, look like the opposite; where
-    actions are not `named` apart from the classes, their names say more.
+    """A warning where benefits B look like costs, or `costs`, of which B are the negatives, look
+    like benefits. Benefits are doubted only where actions are `named` apart from the classes.
     """
     if not costs:
         return like_costs(B) if named else []
@@ -214,48 +229,49 @@ def _doubtful_signs(B: np.ndarray, *, costs: bool, named: bool) -> list[str]:
 
 
 def named_matrix(
-    sent: MatrixFields,
+    fields: MatrixFields,
     classes: Sequence[int | str],
     n_instances: int | None = None,
     before: Sequence[object] = (),
 ) -> Prepared | None:
-    """`read_matrix` with a name for each column: the classes unless the matrix or `actions` names them; `before` are
-    the actions that were best in training.
+    """`read_matrix` with a name for each column: the classes unless the matrix or `actions` names
+    them; `before` are the actions that were best in training.
     """
-    stakes = read_matrix(sent, classes, n_instances=n_instances)
+    stakes = read_matrix(fields, classes, n_instances=n_instances)
     if stakes is None:
         return None
     B, actions, doubts, by_case = stakes
     if actions is None and B.shape[-1] != len(classes):
-        raise Invalid.at(sent.place, "the columns are not the classes; name them in 'actions'")
-    is_named = sent.actions is not None or actions not in (None, [str(name) for name in classes])
+        raise Invalid.at(fields.place, "the columns are not the classes; name them in 'actions'")
+    is_named = fields.actions is not None or actions not in (None, [str(name) for name in classes])
     return Prepared(
         B, tuple(actions or ()) if is_named else classes, is_named, classes, before, doubts, by_case
     )
 
 
 def _lifted(value: Any, words: Sequence[Sequence[str]] | None) -> tuple[Any, list[Term]]:
-    """A matrix with `plus` in place of its cells that are objects, and what these add for a case; its rows and columns
-    are called by `words`, or by number.
+    """A matrix with `plus` in place of its cells that are objects, and what these add for a case;
+    its rows and columns are called by `words`, or by number.
     """
     rows = value if isinstance(value, list) else []
-    at = [
+    case_cells = [
         (k, a)
         for k, row in enumerate(rows)
         if type(row) is list
         for a, cell in enumerate(row)
         if type(cell) is dict
     ]
-    if not at:
+    if not case_cells:
         return value, []
-    numbers, terms = [row.copy() if type(row) is list else row for row in rows], []
-    for k, a in at:
-        sent = rows[k][a]
+    numbers = [row.copy() if type(row) is list else row for row in rows]
+    terms = []
+    for k, a in case_cells:
+        document = rows[k][a]
         place = pointer(k, a) if words is None else pointer(words[0][k], words[1][a])
         try:
-            cell = CaseCell.model_validate(sent)
+            cell = CaseCell.model_validate(document)
         except ValidationError as error:
-            raise Invalid.of(flaws_of(error.errors(), sent)).under(place) from error
+            raise Invalid.of(flaws_of(error.errors(), document)).under(place) from error
         numbers[k][a] = cell.plus
         terms.append(Term(k, a, cell.column, cell.times, place))
     return numbers, terms
@@ -264,38 +280,42 @@ def _lifted(value: Any, words: Sequence[Sequence[str]] | None) -> tuple[Any, lis
 def own_matrices(
     cells: Sequence[Sequence[Any]] | None, n: int, columns: Columns
 ) -> np.ndarray | None:
-    """The benefits (n, K, A) of n rows with `columns` (n,), of a matrix with `cells` by position; None without cells.
+    """The benefits (n, K, A) of n rows with `columns` (n,), by the `cells` of a matrix.
 
+    None where no cell depends on a column, or without `cells`.
     Invalid where a value is missing or a benefit too large, TooLarge for too many.
     """
     stakes = cells and read_matrix(MatrixFields.model_construct(benefits=cells), range(len(cells)))
-    if not stakes or (cases := stakes.cases) is None:
+    cases = stakes.cases if stakes else None
+    if cases is None:
         return None
     values = cases.values(NO_FEATURES, np.empty((n, 0)), columns)
     return np.ascontiguousarray(cases.at(values, lambda i, name: pointer("data", i, name)))
 
 
 def _order(B: np.ndarray) -> list[int]:
-    """The actions of a matrix in words, which have no order, in that of the classes for which they are the best."""
+    """The actions of a matrix in words, in the order of the classes for which they are the best."""
     first = B if B.ndim == 2 else B[0]
     best = first == first.max(axis=1, keepdims=True)
-    found: list[int] = np.argsort(
+    order: list[int] = np.argsort(
         np.where(best.any(axis=0), best.argmax(axis=0), len(first)), kind="stable"
     ).tolist()
-    return found
+    return order
 
 
-def refuse_actions(sent: MatrixFields) -> None:
+def refuse_actions(fields: MatrixFields) -> None:
     """Invalid where there are actions, for a request without a matrix."""
-    if sent.actions is not None:
+    if fields.actions is not None:
         raise Invalid.at("/actions", "actions are the columns of benefits; send benefits, too")
 
 
-def needed_matrix(sent: MatrixFields, classes: Sequence[object], *, square: bool = False) -> Stakes:
+def needed_matrix(
+    fields: MatrixFields, classes: Sequence[object], *, square: bool = False
+) -> Stakes:
     """`read_matrix`, where a request without a matrix is Invalid."""
-    stakes = read_matrix(sent, classes, square=square)
+    stakes = read_matrix(fields, classes, square=square)
     if stakes is None:
-        raise Invalid.at("/benefits", _NEEDED)
+        raise Invalid.at("/benefits", _MATRIX_REQUIRED)
     return stakes
 
 
@@ -305,10 +325,10 @@ def check_distinct(actions: Sequence[str]) -> None:
         raise Invalid.at("/actions", "two actions have the same name")
 
 
-def check_few_actions(sent: MatrixFields, count: int) -> None:
+def check_few_actions(fields: MatrixFields, count: int) -> None:
     """Invalid where the matrix has more actions than saved matrices and questions may have."""
     if count > _MAX_ACTIONS:
-        place = sent.place if sent.actions is None else "/actions"
+        place = fields.place if fields.actions is None else "/actions"
         raise Invalid.at(
             place, f"there are {count:,} actions; at most {_MAX_ACTIONS:,} are supported"
         )
@@ -317,20 +337,21 @@ def check_few_actions(sent: MatrixFields, count: int) -> None:
 def _from_words(
     value: Any, classes: Sequence[str], actions: Sequence[str] | None
 ) -> tuple[list[Any], Sequence[str]]:
-    """The matrix, or matrices, in lists, and the names of the columns: `actions`, else the classes, else as the longest
-    row has them.
+    """The matrix, or matrices, in lists, and the names of the columns: `actions`, else the classes,
+    else as the longest row has them.
     """
     matrices = [value] if isinstance(value, dict) else value
     if not set(classes).issuperset(matrices[0]):
         matrices = list(map(with_normal_names, matrices))
         value = matrices[0] if isinstance(value, dict) else matrices
     rows = [row for row in matrices[0].values() if isinstance(row, dict)]
-    found = list(max(rows, key=len, default=()))
-    columns = actions or (classes if set(found) == set(classes) else found)
+    row_actions = list(max(rows, key=len, default=()))
+    columns = actions or (classes if set(row_actions) == set(classes) else row_actions)
     if not columns:
         raise Invalid.at("", "the matrix names no action")
     reject(_flaws(value, classes, columns))
-    if actions is None and (longest := max(map(len, columns))) > MAX_NAME:
+    longest = max(map(len, columns))
+    if actions is None and longest > MAX_NAME:
         raise Invalid.at(
             "", f"an action's name has {longest:,} characters; at most {MAX_NAME} are supported"
         )
@@ -341,23 +362,24 @@ def _from_words(
 
 
 def _flaws(value: Any, classes: Sequence[str], actions: Sequence[str]) -> Iterator[Flaw]:
-    known = frozenset(classes), frozenset(actions)
-    lone = isinstance(value, dict)  # whose cells may be objects, too
-    matrices = [("", value)] if lone else [(pointer(i), each) for i, each in enumerate(value)]
+    known_classes = frozenset(classes)
+    known_actions = frozenset(actions)
+    is_one = isinstance(value, dict)  # cells of one matrix for all rows may be objects, too
+    matrices = [("", value)] if is_one else [(pointer(i), item) for i, item in enumerate(value)]
     for at, matrix in matrices:
         if not isinstance(matrix, dict):
             yield Flaw(at, "all matrices have one form: objects by class and action, or lists")
             continue
-        yield from _misnamed(at, "class", matrix, classes, known[0])
+        yield from _misnamed(at, "class", matrix, classes, known_classes)
         for name, row in matrix.items():
             if not isinstance(row, dict):
                 yield Flaw(at + pointer(name), "a row is an object with a number for each action")
-            elif name in known[0]:
-                yield from _misnamed(at + pointer(name), "action", row, actions, known[1])
+            elif name in known_classes:
+                yield from _misnamed(at + pointer(name), "action", row, actions, known_actions)
                 numbers = {
                     a: cell
                     for a, cell in row.items()
-                    if a in known[1] and not (lone and type(cell) is dict)
+                    if a in known_actions and not (is_one and type(cell) is dict)
                 }
                 cells = ((action, refused_benefit(cell)) for action, cell in numbers.items())
                 yield from (
@@ -368,16 +390,16 @@ def _flaws(value: Any, classes: Sequence[str], actions: Sequence[str]) -> Iterat
 
 
 def _misnamed(
-    at: str, what: str, entries: Mapping[str, Any], names: Sequence[str], known: frozenset[str]
+    at: str, noun: str, entries: Mapping[str, Any], names: Sequence[str], known: frozenset[str]
 ) -> Iterator[Flaw]:
-    """What is not known, and what is missing."""
+    """A flaw for each entry that is not known, and for each name that is missing."""
     strange = (name for name in entries if name not in known)
-    yield from (unknown_at(at + pointer(name), what, name, names) for name in strange)
-    yield from (Flaw(at, f"{what} {name!r} is missing") for name in names if name not in entries)
+    yield from (unknown_at(at + pointer(name), noun, name, names) for name in strange)
+    yield from (Flaw(at, f"{noun} {name!r} is missing") for name in names if name not in entries)
 
 
 def best_in_training(model: Loaded) -> Sequence[object]:
-    """For each class the action that was best in the matrix that the model was trained with; empty without one."""
+    """For each class the best action of the matrix that the model was trained with, if any."""
     if model.card.benefits is None:
         return ()
     B = np.array(model.card.benefits)
@@ -385,19 +407,22 @@ def best_in_training(model: Loaded) -> Sequence[object]:
     return [names[a] for a in B.argmax(axis=1)] if names else []
 
 
-_Sent = TypeVar("_Sent", bound=MatrixFields)
+_Fields = TypeVar("_Fields", bound=MatrixFields)
 
 
-def with_saved(stores: Stores, sent: _Sent, model: str, classes: Sequence[object] | None) -> _Sent:
-    """The request with the saved matrix that it names by text; the request itself where it names none.
+def with_saved(
+    stores: Stores, fields: _Fields, model: str, classes: Sequence[object] | None
+) -> _Fields:
+    """The fields with the saved matrix in place of its name; the fields themselves without one.
 
-    No input or output. Invalid with the place where there is no such matrix, where it has other `classes` than the
-    model's version, and where the request says more about it. Models without `classes` refuse all matrices.
+    It reads memory alone. Invalid with the place where there is no such matrix, where it has other
+    `classes` than the model's version, and where the request says more about it. Models without
+    `classes` refuse all matrices.
     """
-    reference = sent.benefits
+    reference = fields.benefits
     if not isinstance(reference, str) or not classes:
-        return sent
-    if sent.actions is not None:
+        return fields
+    if fields.actions is not None:
         raise Invalid.at("/actions", "a saved matrix has its own actions; leave out 'actions'")
     known = stores.matrices.of(model)
     if reference not in known:
@@ -405,29 +430,28 @@ def with_saved(stores: Stores, sent: _Sent, model: str, classes: Sequence[object
     saved = known[reference]
     words, actions = saved.stated
     names = [str(name) for name in classes]
-    if different := [name for name in (*names, *words) if name not in words or name not in names]:
-        what = (
-            f"the saved matrix {saved.reference!r} and this version of the model "
-            f"differ in the class {different[0]!r}"
+    different = [name for name in (*names, *words) if name not in words or name not in names]
+    if different:
+        raise Invalid.at(
+            "/benefits",
+            f"the saved matrix {saved.reference!r} and this version of the model differ in the"
+            f" class {different[0]!r}; save the matrix of its classes with"
+            f" PUT /models/{saved.model}/matrices/{saved.matrix}",
         )
-        fix = (
-            f"save the matrix of its classes with PUT /models/{saved.model}/matrices/{saved.matrix}"
-        )
-        raise Invalid.at("/benefits", f"{what}; {fix}")
     stated: dict[str, Any] = {"benefits": words, "actions": actions, "saved": saved.reference}
-    if b'"column"' not in saved.content:  # to look at each cell would take longer
+    if b'"column"' not in saved.content:  # faster than a look at each cell
         stated["case_columns"] = frozenset()
-    return sent.model_copy(update=stated)
+    return fields.model_copy(update=stated)
 
 
-# Those that are saved for a model
+# The saved matrices of a model
 
 
-def save(stores: Stores, model: str, matrix: str, sent: MatrixFields, *, by: Caller) -> Saved:
+def save(stores: Stores, model: str, matrix: str, fields: MatrixFields, *, by: Caller) -> Saved:
     """Save the matrix as a new version, or the newest one where it is equal.
 
-    NotFound for an unknown model, Invalid with the place where the matrix does not fit the classes of its latest
-    version, Conflict where there is no room, or the model has no versions.
+    NotFound for an unknown model, Invalid with the place where the matrix does not fit the classes
+    of its latest version, Conflict where there is no room, or the model has no versions.
     """
     versions = stores.registry.index.model(model).versions
     if not versions:
@@ -437,47 +461,49 @@ def save(stores: Stores, model: str, matrix: str, sent: MatrixFields, *, by: Cal
         raise Invalid.at(
             "", f"{model!r} decides by no matrix: it predicts numbers, or several labels"
         )
-    content = _content(sent, card.classes)
+    content = _content(fields, card.classes)
 
-    def also(connection: Connection, saved: Saved) -> None:
-        stores.audit.entry(by, "matrix.save", f"{model}/{matrix}", version=saved.version)(
-            connection
-        )
+    def write_audit(connection: Connection, saved: Saved) -> None:
+        write = stores.audit.entry(by, "matrix.save", f"{model}/{matrix}", version=saved.version)
+        write(connection)
 
-    return stores.matrices.save(model, matrix, content, by.name, also)
+    return stores.matrices.save(model, matrix, content, by.name, write_audit)
 
 
-def _content(sent: MatrixFields, classes: Sequence[object]) -> bytes:
-    """A pair as JSON: `{class: {action: cell}}` in the order of the request, and its `actions`, or null. Without them
-    the columns of words have an order only for a version's classes.
+def _content(fields: MatrixFields, classes: Sequence[object]) -> bytes:
+    """The matrix as JSON: `{class: {action: cell}}` in the request's order, and its `actions`.
 
-    Invalid with the place where it is larger than a decision needs. A request that names it is short, and the answer
-    has each action's name, and its expected benefit for each row.
+    The actions are null where the request has none: each version orders the columns by its classes.
+    Invalid with the place where it is larger than a decision needs: a request that names it is
+    short, but its answer has each action's name, and its expected benefit for each row.
     """
     names = [str(name) for name in classes]
-    if (stakes := named_matrix(sent, names)) is None:
-        raise Invalid.at("/benefits", _NEEDED)
+    stakes = named_matrix(fields, names)
+    if stakes is None:
+        raise Invalid.at("/benefits", _MATRIX_REQUIRED)
     columns = list(map(str, stakes.actions))
-    check_few_actions(sent, len(columns))
+    check_few_actions(fields, len(columns))
     cells = stakes.benefits.tolist() if stakes.cases is None else stakes.cases.cells()
-    by_words = isinstance(sent.matrix, dict) and sent.actions is None
-    order = list(next(iter(sent.matrix.values()))) if by_words else columns
+    by_words = isinstance(fields.matrix, dict) and fields.actions is None
+    order = list(next(iter(fields.matrix.values()))) if by_words else columns
     rows = [dict(zip(columns, row, strict=True)) for row in cells]
     words = {
         name: {action: row[action] for action in order}
         for name, row in zip(names, rows, strict=True)
     }
-    content = orjson.dumps((words, sent.actions))
-    if len(content) > _MOST_BYTES:
-        what = f"in words the matrix takes {len(content):,} bytes as JSON; a saved one may take {_MOST_BYTES:,}"
+    content = orjson.dumps((words, fields.actions))
+    if len(content) > _MAX_SAVED_BYTES:
         raise Invalid.at(
-            sent.place, f"{what}: shorten the names of its actions, or send it with each request"
+            fields.place,
+            f"in words the matrix takes {len(content):,} bytes as JSON; a saved one may take"
+            f" {_MAX_SAVED_BYTES:,}: shorten the names of its actions, or send it with each"
+            " request",
         )
     return content
 
 
 def newest(stores: Stores, model: str) -> list[tuple[Saved, int]]:
-    """The newest version of each matrix, by name, and how many there are."""
+    """The newest version of each matrix, by name, and the number of its versions."""
     known = stores.matrices.read(model)
     counts = Counter(
         saved.matrix for reference, saved in known.items() if reference == saved.reference
@@ -486,19 +512,24 @@ def newest(stores: Stores, model: str) -> list[tuple[Saved, int]]:
 
 
 def describe(stores: Stores, model: str, reference: str) -> tuple[Saved, list[int]]:
-    """The matrix that `name` (the newest) or `name:2` means, and the numbers of all its versions; else NotFound."""
+    """The matrix that `name` (the newest) or `name:2` means, and the numbers of all its versions.
+
+    NotFound where there is none.
+    """
     known = stores.matrices.read(model)
     if reference not in known:
         raise NotFound(unsaved(model, reference, known))
     saved = known[reference]
-    own = (
-        each for key, each in known.items() if key == each.reference and each.matrix == saved.matrix
-    )
-    return saved, [each.version for each in own]
+    versions = [
+        version.version
+        for key, version in known.items()
+        if key == version.reference and version.matrix == saved.matrix
+    ]
+    return saved, versions
 
 
 def delete(stores: Stores, model: str, matrix: str, *, by: Caller) -> None:
-    """All versions of it; NotFound where there is none."""
+    """Delete all versions of a saved matrix; NotFound where there is none."""
     stores.matrices.delete(
         model, matrix, stores.audit.entry(by, "matrix.delete", f"{model}/{matrix}")
     )

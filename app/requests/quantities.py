@@ -1,4 +1,6 @@
-"""Decisions about quantities, by a model of numbers: those that cost least, intervals, and bands that are classes."""
+"""Decisions about quantities, by a model of numbers: those that cost least, intervals, and bands
+that are classes.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -13,20 +15,22 @@ from payoff.decisions.quantities import Distribution
 from payoff.decisions.quantity_limits import within_sum
 from payoff.errors import Flaw, Invalid, below, pointer, reject
 
-_MAX_CUTS = 1_000
-_LARGEST = 1e50  # of a cost: reports add up what quantities and truths up to 1e50 cost
-_DIGITS = 10  # of a sum, and of a price: the rest is rounding
+_MAX_CUTS = 1_000  # between bands
+_MAX_COST = 1e50  # of a unit: reports add up the costs of quantities and truths up to 1e50
+_DIGITS = 10  # of a sum, and of a shadow price: later digits are rounding errors
 _FIELDS = ("unit_costs", "coverage", "bands", "sum_at_most")
 _FOR_CLASSES = (
     *("rule", "benefits", "cost_matrix", "actions", "threshold", "costs", "priors"),
     *("limits", "resources", "explain", "explore"),
 )
 
-Cost = Annotated[Number, Field(gt=0, le=_LARGEST)]
+Cost = Annotated[Number, Field(gt=0, le=_MAX_COST)]
 
 
 class UnitCosts(WireModel):
-    """What each unit costs by which a quantity is larger (`over`) or smaller than the number turns out to be."""
+    """What each unit costs by which a quantity is larger (`over`) or smaller than the number turns
+    out to be.
+    """
 
     over: Cost
     under: Cost
@@ -37,7 +41,8 @@ class QuantityFields(WireModel):
 
     unit_costs: UnitCosts | None = Field(
         default=None,
-        description="of a model of numbers: decide on the quantities that cost least in expectation",
+        description="of a model of numbers: decide on the quantities that cost least in"
+        " expectation",
         examples=[{"over": 1, "under": 4}],
     )
     coverage: Annotated[Number, Field(gt=0, lt=1)] | None = Field(
@@ -45,8 +50,8 @@ class QuantityFields(WireModel):
     )
     bands: Annotated[list[Number], few(_MAX_CUTS, "numbers"), Field(min_length=1)] | None = Field(
         default=None,
-        description="of a model of numbers: where the bands begin that are the classes of the matrix; [0, 10] makes"
-        " `below 0`, `from 0 to below 10` and `from 10`",
+        description="of a model of numbers: where the bands begin that are the classes of the"
+        " matrix; [0, 10] makes `below 0`, `from 0 to below 10` and `from 10`",
     )
     sum_at_most: Number | None = Field(
         default=None, description="of all quantities together, with `unit_costs`"
@@ -66,8 +71,9 @@ class QuantityFields(WireModel):
 
 
 class Quantities(NamedTuple):
-    """The numbers (n,) that a model predicts; where they were asked for the quantities (n,) that cost least, what these
-    cost in expectation (n,), the ends of intervals (n, 2), and the figures of a limit.
+    """The numbers (n,) that a model predicts; where they were asked for the quantities (n,) that
+    cost least, what these cost in expectation (n,), the ends of intervals (n, 2), and the figures
+    of a limit.
     """
 
     values: np.ndarray
@@ -79,14 +85,14 @@ class Quantities(NamedTuple):
 
 
 def quantities(
-    model: Loaded, asked: QuantityFields, X: np.ndarray, warnings: Sequence[str]
+    model: Loaded, fields: QuantityFields, X: np.ndarray, warnings: Sequence[str]
 ) -> Quantities:
-    """The numbers for rows X (n, m) as the model's schema encodes them, and which quantities cost least.
+    """The numbers for rows X (n, m) that the model's schema encoded, and the cheapest quantities.
 
-    Raises Invalid with the place of whatever is asked that needs classes, or that does not fit.
+    Raises Invalid at each field that needs classes, or that does not fit.
     """
-    reject(_flaws(model, asked))
-    distribution = _distribution(model, X) if asked.of_numbers else None
+    reject(_flaws(model, fields))
+    distribution = _distribution(model, X) if fields.of_numbers else None
     values = np.asarray(
         model.estimator.values(X) if distribution is None else distribution.expected,
         dtype=np.float64,
@@ -95,39 +101,40 @@ def quantities(
         Flaw(pointer("instances", i), "the model gives no number for this instance")
         for i in np.flatnonzero(~np.isfinite(values))
     )
-    found = Quantities(values, warnings)
+    answer = Quantities(values, warnings)
     if distribution is None:
-        return found
-    over, under = (
-        (1.0, 1.0) if asked.unit_costs is None else (asked.unit_costs.over, asked.unit_costs.under)
-    )
-    tail = (1 - (asked.coverage or 0.0)) / 2
+        return answer
+    unit_costs = fields.unit_costs or UnitCosts(over=1.0, under=1.0)
+    over = unit_costs.over
+    under = unit_costs.under
+    tail = (1 - (fields.coverage or 0.0)) / 2
     levels = np.array([under / (over + under), tail, 1 - tail])
     chosen, low, high = np.ascontiguousarray(distribution.quantiles(levels).T)
-    if asked.coverage is not None:
-        found = found._replace(intervals=np.column_stack((low, high)))
-    if asked.unit_costs is None:
-        return found
-    costs, figures = distribution.costs(chosen, over, under), dict[str, Any]()
-    if asked.sum_at_most is not None:
+    if fields.coverage is not None:
+        answer = answer._replace(intervals=np.column_stack((low, high)))
+    if fields.unit_costs is None:
+        return answer
+    costs = distribution.costs(chosen, over, under)
+    figures = dict[str, Any]()
+    if fields.sum_at_most is not None:
         figures["unlimited_total"] = float(costs.sum())
         with below("/sum_at_most"):
-            chosen, price = within_sum(distribution, over, under, asked.sum_at_most)
+            chosen, price = within_sum(distribution, over, under, fields.sum_at_most)
         costs = distribution.costs(chosen, over, under)
         used, price = (float(f"{number:.{_DIGITS}g}") for number in (chosen.sum(), price))
-        limit = {"name": "sum", "used": used, "at_most": asked.sum_at_most, "shadow_price": price}
+        limit = {"name": "sum", "used": used, "at_most": fields.sum_at_most, "shadow_price": price}
         figures |= {"limits": [limit], "total": float(costs.sum())}
-    return found._replace(chosen=chosen, expected_costs=costs, figures=figures)
+    return answer._replace(chosen=chosen, expected_costs=costs, figures=figures)
 
 
-def _flaws(model: Loaded, asked: QuantityFields) -> Iterator[Flaw]:
+def _flaws(model: Loaded, fields: QuantityFields) -> Iterator[Flaw]:
     for name in _FOR_CLASSES:
-        if name in asked.model_fields_set and getattr(asked, name) not in (None, False):
+        if name in fields.model_fields_set and getattr(fields, name) not in (None, False):
             yield Flaw(
                 pointer(name),
                 f"{model.name!r} predicts numbers: {name} is for classes, such as 'bands' make",
             )
-    if asked.sum_at_most is not None and asked.unit_costs is None:
+    if fields.sum_at_most is not None and fields.unit_costs is None:
         yield Flaw(
             "/sum_at_most", "this limits the quantities that 'unit_costs' ask for; send them, too"
         )
@@ -135,13 +142,13 @@ def _flaws(model: Loaded, asked: QuantityFields) -> Iterator[Flaw]:
 
 def _distribution(model: Loaded, X: np.ndarray) -> Distribution:
     """Of the numbers of rows X (n, m); Invalid at /model where the model does not know it."""
-    found: Distribution | None = model.estimator.distribution(X)
-    if found is None:
+    distribution: Distribution | None = model.estimator.distribution(X)
+    if distribution is None:
         able = 'train random_forest or gradient_boosting with "task": "regression"'
         raise Invalid.at(
             "/model", f"{model.name!r} ({model.card.learner.kind}) predicts numbers alone; {able}"
         )
-    return found
+    return distribution
 
 
 def banded(model: Loaded, cuts: Sequence[float], X: np.ndarray) -> tuple[list[str], np.ndarray]:

@@ -17,12 +17,16 @@ _SETTINGS = {"holdout", "refit", "folds", "seed", "forms"}
 
 
 class Spec(BaseModel):
-    """A frozen document; an unknown field is an error, since without it the job would do something else."""
+    """A frozen document; an unknown field is an error, since without it the job would do something
+    else.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     def requested(self) -> dict[str, Any]:
-        """What a job's document shows of it: all but matrices, prices, names of classes and settings."""
+        """What a job's document shows of it: all but matrices, prices, names of classes and
+        settings.
+        """
         return self.model_dump(exclude=_STAKES | _SETTINGS)
 
 
@@ -36,7 +40,8 @@ class LearnerSpec(Spec):
 class StakesSpec(Spec):
     """What is at stake: `benefits` (K, A) and the names of their columns, or None.
 
-    `case_benefits` (K, A) have cells that depend on the case; the job puts their means in place of `benefits`.
+    `case_benefits` (K, A) have cells that depend on the case; the job puts their means in place of
+    `benefits`.
     """
 
     benefits: list[list[float]] | None = None
@@ -67,10 +72,12 @@ class TrainSpec(StakesSpec):
 
 
 class ReplaySpec(Spec):
-    """What to replay: decisions of `model`, of all `versions` where there are none, from `since` to before `until`.
+    """What to replay: decisions of `model`, of all `versions` where there are none, from `since` to
+    before `until`.
 
-    `models` are `name:version`; `rules` as requests have them. `benefits` (K, A) count in place of the recorded ones;
-    where cells depend on the case, `forms` say how text stands for the numbers of features.
+    `models` are `name:version`; `rules` as requests have them. `benefits` (K, A) count in place of
+    the recorded ones; where cells depend on the case, `forms` say how text stands for the numbers
+    of features.
     """
 
     model: str

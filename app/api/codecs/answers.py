@@ -1,4 +1,6 @@
-"""Decisions and predicted numbers in answers, and what comes back with them: JSON, NumPy arrays and tables."""
+"""Decisions and predicted numbers in answers, and what comes back with them: JSON, NumPy arrays and
+tables.
+"""
 
 from __future__ import annotations
 
@@ -33,18 +35,16 @@ class Carried:
     def document(self) -> dict[str, Any]:
         """The fields of a JSON answer."""
         ids = {} if self.id is None else {"ids": _listed(self.columns[self.id])}
-        return ids | (
-            {"kept": {name: _listed(self.columns[name]) for name in self.kept}} if self.kept else {}
-        )
+        if not self.kept:
+            return ids
+        return ids | {"kept": {name: _listed(self.columns[name]) for name in self.kept}}
 
     @property
     def own_ids(self) -> tuple[str, list[Any]] | None:
-        """The field that has the ids or names their column, and the ids as JSON has them; None without any."""
-        return (
-            None
-            if self.id is None
-            else ("ids" if self.id == _ID else "id", _listed(self.columns[self.id]))
-        )
+        """The field that has the ids or names their column, and the ids; None without ids."""
+        if self.id is None:
+            return None
+        return "ids" if self.id == _ID else "id", _listed(self.columns[self.id])
 
     def with_ids(self, ids: Sequence[str | None]) -> Carried:
         """With the ids of the decisions, where the request has none of its own."""
@@ -64,9 +64,11 @@ class Carried:
         return self.columns | columns
 
     def refuse_numbers_only(self) -> None:
-        """Invalid where there is anything, for answers that hold numbers alone."""
+        """Invalid where any column comes back, for answers that hold numbers alone."""
         if self.columns:
-            place = "/keep" if self.id is None else "/id" if self.id != _ID else "/ids"
+            place = "/keep"
+            if self.id is not None:
+                place = "/ids" if self.id == _ID else "/id"
             raise Invalid.at(
                 place, "an array of numbers has no place for this; ask for JSON or a table"
             )
@@ -81,8 +83,8 @@ def carried_of_ids(ids: list[Any] | None, instances: Sequence[Any] | np.ndarray)
         return NOTHING
     reject(
         Flaw(pointer("ids", i), f"an id is an integer, or text of at most {MAX_ID} characters")
-        for i, each in enumerate(ids)
-        if type(each) is not int and not (type(each) is str and len(each) <= MAX_ID)
+        for i, id_ in enumerate(ids)
+        if type(id_) is not int and not (type(id_) is str and len(id_) <= MAX_ID)
     )
     if len(ids) != len(instances):
         raise Invalid.at("/ids", f"there are {len(ids):,} ids for {len(instances):,} instances")
@@ -113,7 +115,10 @@ class NamedChoice(NamedTuple):
 
 
 class AnswerColumn(NamedTuple):
-    """Values with an entry per row, (n,) or (n, width); in a table called `short`, or that and each label, or these."""
+    """Values with an entry per row, (n,) or (n, width), called `name` in JSON.
+
+    A table calls the column `short`, or with labels each column `short:label`.
+    """
 
     name: str
     values: np.ndarray | NamedChoice
@@ -122,8 +127,9 @@ class AnswerColumn(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """Decisions, or what a model of numbers says, and what comes back beside them; of no model where these were made
-    by probabilities in the request.
+    """Decisions or predicted numbers, and the columns of the request that come back with them.
+
+    There is no model where the request has probabilities.
     """
 
     answer: Answer | Quantities
@@ -131,83 +137,85 @@ class Answered(NamedTuple):
     carried: Carried = NOTHING
 
     def columns(self) -> list[AnswerColumn]:
-        """In tables `decision`, `p:<class>`…, with benefits `benefit:<action>`…, perhaps `propensity`; or `decision`,
-        `expected_cost`, `low`, `high` as far as they were asked for, and `value`.
+        """The columns of the answer.
+
+        Their names in tables are `decision`, `p:<class>`…, with benefits `benefit:<action>`…, with
+        `explore` `propensity`. For numbers they are `value`, and where the request has the fields
+        for them `decision`, `expected_cost`, `low` and `high`.
         """
         answer = self.answer
-        found: list[tuple[str, Any, str, Sequence[int | str] | None]]
+        candidates: list[tuple[str, Any, str, Sequence[int | str] | None]]
         if isinstance(answer, Quantities):
-            found = [
+            candidates = [
                 ("decisions", answer.chosen, "decision", None),
                 ("expected_costs", answer.expected_costs, "expected_cost", None),
                 ("intervals", answer.intervals, "", ("low", "high")),
                 ("values", answer.values, "value", None),
             ]
         else:
-            found = [
+            candidates = [
                 ("decisions", NamedChoice(answer.choice, answer.actions), "decision", None),
                 ("probabilities", answer.probabilities, "p", answer.classes),
                 ("expected_benefits", answer.expected_benefits, "benefit", answer.actions),
                 ("propensities", answer.propensities, "propensity", None),
             ]
-        return [AnswerColumn(*column) for column in found if column[1] is not None]
+        return [AnswerColumn(*column) for column in candidates if column[1] is not None]
 
-    def rest(self) -> dict[str, Any]:
-        """What is not columnar, but for warnings and explanations."""
-        about: dict[str, Any] = {} if self.model is None else {"model": self.model.named}
+    def metadata(self) -> dict[str, Any]:
+        """The fields that are no columns, but for warnings and explanations."""
+        metadata: dict[str, Any] = {} if self.model is None else {"model": self.model.named}
         answer = self.answer
-        if isinstance(answer, Quantities):
-            return {**about, **answer.figures}
-        return {
-            **about,
-            "rule": answer.rule,
-            "classes": answer.classes,
-            "actions": answer.actions,
-            **({"matrix_in_words": answer.matrix_in_words} if answer.matrix_in_words else {}),
-            **answer.figures,
-        }
+        if isinstance(answer, Answer):
+            metadata["rule"] = answer.rule
+            metadata["classes"] = answer.classes
+            metadata["actions"] = answer.actions
+            if answer.matrix_in_words:
+                metadata["matrix_in_words"] = answer.matrix_in_words
+        return {**metadata, **answer.figures}
 
     def explained(self) -> dict[str, Any]:
-        """The explanations, which fit into JSON alone."""
-        found = self.answer.explanations if isinstance(self.answer, Answer) else None
-        return {} if found is None else {"explanations": found}
+        """The explanations: a field of JSON documents alone."""
+        explanations = self.answer.explanations if isinstance(self.answer, Answer) else None
+        return {} if explanations is None else {"explanations": explanations}
 
 
 def encode(form: str, answered: Answered) -> Response:
     """The answer in a media type.
 
-    JSON has a field for each of `columns`; a table what comes back and a column for each of theirs, the rest in its
-    metadata or in the header `Payoff-Answer`; a NumPy array float64 (n, columns), positions for words.
+    JSON has a field for each of `columns`. A table has the carried columns and these, and the
+    metadata in its own metadata or in the header `Payoff-Answer`. A NumPy array is float64
+    (n, columns), with positions for names.
     """
     if form == JSON:
         return Response(json_of(answered), media_type=JSON)
-    columns, rest = answered.columns(), {**answered.rest(), "warnings": answered.answer.warnings}
+    columns = answered.columns()
+    metadata = {**answered.metadata(), "warnings": answered.answer.warnings}
     if form == NPY:
         answered.carried.refuse_numbers_only()
-        return npy_response(_array(columns), rest)
+        return npy_response(_array(columns), metadata)
     from app.api.codecs import arrow  # noqa: PLC0415 - with pyarrow, which takes 40 MB
 
-    return arrow.table_response(form, answered.carried.before(arrow.table_columns(columns)), rest)
+    table = answered.carried.before(arrow.table_columns(columns))
+    return arrow.table_response(form, table, metadata)
 
 
 def json_of(answered: Answered) -> bytes:
-    """The contract's document."""
+    """The JSON document of an answer."""
     carried = answered.carried.document() if answered.carried.columns else {}
     columns = {
         name: values.listed() if isinstance(values, NamedChoice) else values
         for name, values, *_ in answered.columns()
     }
-    more = {**answered.explained(), "warnings": answered.answer.warnings}
-    return json_bytes({**answered.rest(), **carried, **columns, **more})
+    explained = answered.explained()
+    warnings = {"warnings": answered.answer.warnings}
+    return json_bytes({**answered.metadata(), **carried, **columns, **explained, **warnings})
 
 
 def _array(columns: Sequence[AnswerColumn]) -> np.ndarray:
     if len(columns) == 1 and isinstance(columns[0].values, np.ndarray):
         return columns[0].values
-    parts = [
-        np.atleast_2d(
-            (each.values.choice if isinstance(each.values, NamedChoice) else each.values).T
-        )
-        for each in columns
+    arrays = [
+        column.values.choice if isinstance(column.values, NamedChoice) else column.values
+        for column in columns
     ]
-    return np.hstack([part.T for part in parts], dtype=np.float64)
+    return np.hstack([np.atleast_2d(array.T).T for array in arrays], dtype=np.float64)

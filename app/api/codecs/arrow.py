@@ -1,4 +1,6 @@
-"""Files of tables as tables of Arrow: its streams and CSV read and written, Parquet written. pyarrow takes 40 MB."""
+"""Files of tables as tables of Arrow: its streams and CSV read and written, Parquet written.
+pyarrow takes 40 MB.
+"""
 
 import io
 import struct
@@ -25,10 +27,11 @@ _MAX_COLUMNS = 20_000
 
 
 def table_of_arrow(body: bytes, charge: Charge) -> pa.Table:
-    """An Arrow IPC stream, checked in full; uncompressed, so that it takes no more memory than its body.
+    """An Arrow IPC stream, checked in full; uncompressed, so that it takes no more memory than its
+    body.
 
-    Text that has to be converted can take more, which is charged before it is read. TooLarge where the stream
-    states more rows than its bytes can stand for.
+    Text that has to be converted can take more, which is charged before it is read. TooLarge where
+    the stream states more rows than its bytes can stand for.
     """
     try:
         for message in pa.ipc.MessageReader.open_stream(body):
@@ -37,19 +40,16 @@ def table_of_arrow(body: bytes, charge: Charge) -> pa.Table:
     except (Invalid, TooLarge):
         raise
     except (pa.ArrowException, MemoryError, OSError, ValueError, struct.error) as error:
-        hint = (
-            "; it is an Arrow file (Feather): write a stream"
-            if body.startswith(_ARROW_FILE)
-            else ""
-        )
+        is_file = body.startswith(_ARROW_FILE)
+        hint = "; it is an Arrow file (Feather): write a stream" if is_file else ""
         raise Invalid.at("", f"the body is not an Arrow IPC stream{hint}") from error
 
 
 def _check_plain(kind: str, message: bytes) -> None:
     """Invalid for what unpacks to more than was sent: compressed batches and delta dictionaries.
 
-    `message` is the flatbuffer of an IPC message (Arrow columnar format, "Encapsulated message format"), of which
-    pyarrow exposes neither; the numbers are those of the fields in Message.fbs.
+    `message` is the flatbuffer of an IPC message (Arrow columnar format, "Encapsulated message
+    format"), of which pyarrow exposes neither; the numbers are those of the fields in Message.fbs.
     """
     if kind not in {"record batch", "dictionary"}:
         return
@@ -78,29 +78,27 @@ def _field(message: bytes, table: int, field: int) -> int:
     return place + int(struct.unpack_from("<I", message, place)[0])
 
 
-def table_response(kind: str, columns: Mapping[str, Any], rest: Any) -> Response:
-    """Columns of an answer, lists, arrays or Arrow's, in a format of `TABULAR`; the rest is JSON in the metadata
-    (`payoff`), or in the header `Payoff-Answer` of CSV, TooLarge where it is too long for that.
+def table_response(kind: str, columns: Mapping[str, Any], metadata: Any) -> Response:
+    """Columns of an answer, lists, arrays or Arrow's, in a format of `TABULAR`.
+
+    The metadata is JSON in the table's metadata (`payoff`), or in the header `Payoff-Answer` of
+    CSV. TooLarge where it is too long for a header.
     """
-    table, sink = (
-        pa.table({name: _array_of(values) for name, values in columns.items()}),
-        pa.BufferOutputStream(),
-    )
-    headers = {"Payoff-Answer": in_header(rest)} if kind == CSV else {}
+    table = pa.table({name: _array_of(values) for name, values in columns.items()})
+    sink = pa.BufferOutputStream()
+    headers = {"Payoff-Answer": in_header(metadata)} if kind == CSV else {}
     try:
         if kind == CSV:
             csv.write_csv(table, sink)
         else:
-            table = table.replace_schema_metadata({"payoff": ascii_json(rest)})
+            table = table.replace_schema_metadata({"payoff": ascii_json(metadata)})
             if kind == PARQUET:
                 parquet.write_table(table, sink)
             else:
                 with pa.ipc.new_stream(sink, table.schema) as writer:
                     writer.write_table(table)
-    except (
-        pa.ArrowException,
-        OSError,
-    ) as error:  # a moment or decimal that came with the rows has no place there
+    # The format may have no type for a carried column of moments or decimals.
+    except (pa.ArrowException, OSError) as error:
         raise Invalid.at(
             "/keep", f"what comes back cannot be written as {kind}: {error}"
         ) from error
@@ -120,10 +118,10 @@ def _array_of(values: Any) -> Any:
 def table_of_csv(
     body: bytes, numeric: Collection[str], dialect: Dialect, words: Mapping[str, Collection[str]]
 ) -> pa.Table:
-    """A CSV file with a header; the columns in `numeric` hold numbers, all others strings, and empty cells are null.
+    """A CSV file with a header; the columns in `numeric` hold numbers, all others strings.
 
-    So are cells such as NA, unless that is one of the `words` of their column.
-    Invalid at the column and with the row of the first cell that is no number.
+    Empty cells are null, and so are cells such as NA that are not among the `words` of their
+    column. Invalid at the column and with the row of the first cell that is not a number.
     """
     text = CsvText(io.BytesIO(body), dialect)
     if len(text.names) > _MAX_COLUMNS:
@@ -133,31 +131,27 @@ def table_of_csv(
     parts: list[list[Any]] = [[] for _ in text.names]
     rows = 0
     for block in text.blocks():
-        for name, column, known in zip(text.names, block, parts, strict=True):
+        for name, column, chunks in zip(text.names, block, parts, strict=True):
             cells = clean(column, words.get(name, ()))
             first_row = rows + text.first_row
-            known.append(_numbers(cells, name, first_row, dialect) if name in numeric else cells)
+            chunks.append(_numbers(cells, name, first_row, dialect) if name in numeric else cells)
         rows += len(block[0])
     types = [pa.float64() if name in numeric else pa.string() for name in text.names]
-    return pa.Table.from_arrays(
-        [pa.chunked_array(*each) for each in zip(parts, types, strict=True)], text.names
-    )
+    columns = list(map(pa.chunked_array, parts, types))
+    return pa.Table.from_arrays(columns, text.names)
 
 
 def _numbers(column: pa.Array, name: str, first_row: int, dialect: Dialect) -> pa.Array:
-    """The column as float64; Invalid at its first cell that is no number, by its row in the file."""
-    found, strange = as_numbers(column, dialect.decimal)
+    """The column as float64; Invalid at its first cell that is not a number, with its line."""
+    numbers, strange = as_numbers(column, dialect.decimal)
     if strange is not None:
         row = strange.index(True).as_py()
         word = column[row].as_py()
-        hint = (
-            "; send ?decimal=,"
-            if "," in word and dialect.decimal == "." and dialect.delimiter != ","
-            else ""
-        )
+        may_be_decimal = "," in word and dialect.decimal == "." and dialect.delimiter != ","
+        hint = "; send ?decimal=," if may_be_decimal else ""
         place = f"in column {name!r} of line {first_row + row}"
         raise Invalid.at(pointer(name), f"{word[:MAX_SHOWN]!r} {place} is not a number{hint}")
-    return found
+    return numbers
 
 
 def table_columns(columns: Sequence[AnswerColumn]) -> dict[str, Any]:
@@ -166,16 +160,13 @@ def table_columns(columns: Sequence[AnswerColumn]) -> dict[str, Any]:
     for _, values, short, labels in columns:
         if isinstance(values, NamedChoice):
             words = pa.array([str(word) for word in values.names])
-            table[short] = pa.DictionaryArray.from_arrays(
-                pa.array(values.choice, pa.int32()), words
-            )
+            positions = pa.array(values.choice, pa.int32())
+            table[short] = pa.DictionaryArray.from_arrays(positions, words)
         else:
-            names = (
-                [short]
-                if labels is None
-                else [f"{short}:{label}" if short else str(label) for label in labels]
-            )
-            table |= dict(
-                zip(names, map(np.ascontiguousarray, np.atleast_2d(values.T)), strict=True)
-            )
+            names = [short]
+            if labels is not None:
+                prefix = f"{short}:" if short else ""
+                names = [f"{prefix}{label}" for label in labels]
+            arrays = map(np.ascontiguousarray, np.atleast_2d(values.T))
+            table |= dict(zip(names, arrays, strict=True))
     return table

@@ -37,9 +37,9 @@ Words = Mapping[str, Collection[str]]
 """The categories of columns by their names."""
 NO_WORDS: Words = MappingProxyType({})
 _HINT = "; `id` and `keep` name columns that only come back"
-_ESCAPED = r'[\x00-\x1f"\\]'  # what JSON writes as an escape
-_ESCAPE_BYTES = 5  # more than the character itself takes, at most
-_MAX_CELL = 1000  # characters of a cell that comes back and is no id
+_ESCAPED = r'[\x00-\x1f"\\]'  # the characters that JSON writes as escapes
+_ESCAPE_BYTES = 5  # of the longest escape, beside the byte of the character itself
+_MAX_CELL = 1000  # characters of a cell that comes back and is not an id
 
 
 def _charge_for(table: pa.Table, charge: Charge) -> None:
@@ -51,32 +51,33 @@ def _charge_for(table: pa.Table, charge: Charge) -> None:
 
 
 def _carried(sheet: Sheet, table: pa.Table, features: Collection[str]) -> tuple[pa.Table, Carried]:
-    """The table without the columns that only come back and those of pandas' index, and what comes back."""
+    """The table without pandas' index and the columns that only come back, and the latter."""
     fields = sheet.fields
     names = fields.carried_names
-    reject(
-        Flaw(place, f"the table has the column {name!r} twice")
-        if count
-        else unknown_at(place, "column", name, table.column_names)
-        for name in names
-        for place in [pointer("id" if name == fields.id else "keep")]
-        if (count := table.column_names.count(name)) != 1
-    )
+    flaws = []
+    counts = Counter(table.column_names)
+    for name in names:
+        place = pointer("id" if name == fields.id else "keep")
+        if not counts[name]:
+            flaws.append(unknown_at(place, "column", name, table.column_names))
+        elif counts[name] > 1:
+            flaws.append(Flaw(place, f"the table has the column {name!r} twice"))
+    reject(flaws)
     columns = {
         name: _column(table.column(name), name, sheet.charge, is_id=name == fields.id)
         for name in names
     }
     _check_text([column for column in columns.values() if holds_text(column.type)], sheet.charge)
     ignored = index_columns(table.schema).union(names).difference(features)
-    rest = [
-        i for i, name in enumerate(table.column_names) if name not in ignored
-    ]  # a name may occur twice
-    rest = table.select(rest) if len(rest) < table.num_columns else table
-    return rest, Carried(fields.id, columns, fields.keep)
+    # Columns are selected by position, since a name may occur twice.
+    positions = [i for i, name in enumerate(table.column_names) if name not in ignored]
+    if len(positions) < table.num_columns:
+        table = table.select(positions)
+    return table, Carried(fields.id, columns, fields.keep)
 
 
 def _check_text(columns: Sequence[pa.ChunkedArray], charge: Charge) -> None:
-    """TooLarge where the text that comes back takes too much, as JSON has it; charges for it before it is made."""
+    """Charge for the text that comes back, in JSON, before it is made; TooLarge above the limit."""
     size = sum(
         (pc.sum(pc.binary_length(column)).as_py() or 0)
         + (pc.sum(pc.count_substring_regex(column, _ESCAPED)).as_py() or 0) * _ESCAPE_BYTES
@@ -84,7 +85,8 @@ def _check_text(columns: Sequence[pa.ChunkedArray], charge: Charge) -> None:
     )
     if size > LARGEST_TEXT:
         raise TooLarge(
-            f"the text that comes back would take {size:,} bytes; at most {LARGEST_TEXT:,} are allowed"
+            f"the text that comes back would take {size:,} bytes; at most {LARGEST_TEXT:,} are"
+            " allowed"
         )
     charge(size, TEXT)
     charge(sum(map(len, columns)))
@@ -97,21 +99,19 @@ def _column(column: pa.ChunkedArray, name: str, charge: Charge, *, is_id: bool) 
         charge(len(column))  # as text
         try:
             column.slice(0, 1).cast(pa.string())
-        except (
-            pa.ArrowInvalid
-        ) as error:  # a time zone that is not known here: no row could be written
-            raise Invalid.at(
-                pointer(name), f"{name!r} cannot be written as text: {error}"
-            ) from error
+        except pa.ArrowInvalid as error:  # the time zone is unknown
+            message = f"{name!r} cannot be written as text: {error}"
+            raise Invalid.at(pointer(name), message) from error
     elif not (holds_numbers(column.type) or holds_text(column.type)):
         raise Invalid.at(
             pointer(name),
             f"the type of {name!r} is '{column.type}'; numbers, text and dates come back",
         )
-    most = MAX_ID if is_id else _MAX_CELL
-    if holds_text(column.type) and (row := first_longer(column, most)) >= 0:
+    max_length = MAX_ID if is_id else _MAX_CELL
+    row = first_longer(column, max_length) if holds_text(column.type) else -1
+    if row >= 0:
         raise Invalid.at(
-            pointer(name, row), f"what comes back has at most {most} characters a cell"
+            pointer(name, row), f"what comes back has at most {max_length} characters a cell"
         )
     return column
 
@@ -122,13 +122,14 @@ def read(
     """The columns of a sheet, and those of them that come back with the answer.
 
     Text comes as strings; of CSV the columns in `numbers` are numbers, all others text, where a
-    cell such as NA is missing if it is none of the column's `words`. Raises Invalid, or what `charge` raises.
+    cell such as NA is missing if it is none of the column's `words`. Raises Invalid, or what
+    `charge` raises.
     """
     kind, body, fields, charge = sheet
     if kind == CSV:
-        as_sent = dict.fromkeys(fields.carried_names, MISSING)  # an id may be NA
+        as_text = dict.fromkeys(fields.carried_names, MISSING)  # an id may be NA
         charge(len(body) // 2, NUMBER)  # each number has a digit and a delimiter
-        table = table_of_csv(body, numbers, fields, {**as_sent, **words})
+        table = table_of_csv(body, numbers, fields, {**as_text, **words})
     else:
         fields.refuse_dialect()
         table = table_of_arrow(body, charge)
@@ -139,21 +140,23 @@ def read(
 def rows_of_sheet(
     sheet: Sheet, schema: Schema, names: Collection[str] = ()
 ) -> tuple[Rows, Carried]:
-    """A column for each feature, by name, in any order, null or empty where missing; those of `names` that are there
-    beside them; and what comes back.
+    """The rows of a table, and the columns that come back with the answer.
+
+    The table has a column for each feature, by name, in any order, null or empty where missing. Its
+    numbers in columns of `names` that are no features are `Rows.columns`.
     """
-    whole = schema.with_numbers([name for name in names if name not in schema.names])
+    extended = schema.with_numbers([name for name in names if name not in schema.names])
     categories = {
         feature.name: feature.categories
         for feature in schema.features
         if feature.type == "categorical"
     }
-    table, carried = read(sheet, _numeric_names(whole), whole.names, categories)
+    table, carried = read(sheet, _numeric_names(extended), extended.names, categories)
     table = table.rename_columns([normal(name) for name in table.column_names])
-    own = [name for name in whole.names[len(schema.names) :] if name in table.column_names]
-    spare = [name for name in table.column_names if name in schema.ignored.difference(own)]
+    extra = [name for name in extended.names[len(schema.names) :] if name in table.column_names]
+    spare = [name for name in table.column_names if name in schema.ignored.difference(extra)]
     table = table.drop_columns(spare) if spare else table
-    return _rows_of_table(table, schema.with_numbers(own)).apart(own), carried
+    return _rows_of_table(table, schema.with_numbers(extra)).apart(extra), carried
 
 
 def _rows_of_table(table: pa.Table, schema: Schema) -> Rows:
@@ -220,24 +223,25 @@ def codes_of(column: pa.ChunkedArray, schema: Schema, j: int) -> tuple[np.ndarra
     Raises Invalid at `/row/column` of words that no category may be.
     """
     words = column if holds_text(column.type) else as_words(column)
-    if (row := first_longer(words, MAX_CATEGORY)) >= 0:
+    row = first_longer(words, MAX_CATEGORY)
+    if row >= 0:
         raise Invalid.at(pointer(row, j), refused_category(str(words[row])) or "")
     categories = pa.array(schema.features[j].categories, words.type)
-    found = pc.index_in(words, value_set=categories)
-    if found.null_count > words.null_count:
+    positions = pc.index_in(words, value_set=categories)
+    if positions.null_count > words.null_count:
         words = normal_words(words)
-        found = pc.index_in(words, value_set=categories)
-    codes = np.array(found.cast(pa.float64()))
-    unseen = np.flatnonzero(pc.and_(words.is_valid(), found.is_null()).to_numpy())
+        positions = pc.index_in(words, value_set=categories)
+    codes = np.array(positions.cast(pa.float64()))
+    unseen = np.flatnonzero(pc.and_(words.is_valid(), positions.is_null()).to_numpy())
     if unseen.size:
-        others = _other_codes(words.take(unseen), column.type, schema.spellings(j))
-        codes[unseen] = others
-        unseen = unseen[np.isnan(others)]
+        other_codes = _other_codes(words.take(unseen), column.type, schema.spellings(j))
+        codes[unseen] = other_codes
+        unseen = unseen[np.isnan(other_codes)]
     if not unseen.size:
         return codes, []
-    if odd := [
-        word for word in words.take(unseen).unique().to_pylist() if word and refused_category(word)
-    ]:
+    unseen_words = words.take(unseen).unique().to_pylist()
+    odd = [word for word in unseen_words if word and refused_category(word)]
+    if odd:
         rows = np.flatnonzero(pc.is_in(words, value_set=pa.array(odd, words.type)))
         reject(Flaw(pointer(i, j), refused_category(words[int(i)].as_py()) or "") for i in rows)
     example = words[int(unseen[0])].as_py()
@@ -247,8 +251,8 @@ def codes_of(column: pa.ChunkedArray, schema: Schema, j: int) -> tuple[np.ndarra
 
 
 def _other_codes(words: pa.ChunkedArray, kind: pa.DataType, spellings: Spellings) -> np.ndarray:
-    """The codes of words that are no categories themselves, and came as this type; NaN for none."""
+    """The codes of other spellings of categories, sent as this type; NaN for unknown words."""
     is_number = holds_numbers(kind) and not pa.types.is_boolean(kind)
     codes = spellings.numbers if is_number else spellings.texts
-    found = pc.index_in(words, value_set=pa.array([*codes], words.type)).fill_null(len(codes))
-    return np.array([*codes.values(), np.nan])[found.to_numpy()]
+    positions = pc.index_in(words, value_set=pa.array([*codes], words.type)).fill_null(len(codes))
+    return np.array([*codes.values(), np.nan])[positions.to_numpy()]

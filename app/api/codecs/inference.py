@@ -26,16 +26,16 @@ _DATA: dict[str, Any] = {
 }
 _MAX_INPUTS = 10_000
 _MAX_OUTPUTS = 10
-_LONGEST = 2**31  # side of an array, also of an empty one
+_MAX_LENGTH = 2**31  # of a side of a tensor, even of one without elements
 _MAX_ID = 1000  # characters
-_WITHOUT_EFFECT = frozenset(
-    {"content_type", "headers", "binary_data_output"}
-)  # of clients of MLServer, Triton
+# Parameters that clients of MLServer and Triton send, and that have no effect.
+_WITHOUT_EFFECT = frozenset({"content_type", "headers", "binary_data_output"})
 _FIELDS = frozenset(PredictFields.model_fields) - {"model", "classes"}
 _PARAMETERS: dict[str, Any] = {
     "type": "object",
     "additionalProperties": True,
-    "description": "the fields of `/predict` besides `model` and `instances`, as JSON or as text that holds JSON",
+    "description": "the fields of `/predict` besides `model` and `instances`, as JSON or as text"
+    " that holds JSON",
 }
 
 Datatype = Literal[
@@ -56,7 +56,9 @@ Datatype = Literal[
 
 
 class TensorDocument(WireModel):
-    """An input: rows in feature order `[n, features]`, or one feature, named after it, `[n]` or `[n, 1]`."""
+    """An input: rows in feature order `[n, features]`, or one feature, named after it, `[n]` or
+    `[n, 1]`.
+    """
 
     name: Text
     datatype: Datatype
@@ -75,21 +77,22 @@ class OutputDocument(WireModel):
 
 
 def instances_of(inputs: Sequence[TensorDocument], charge: Charge) -> list[Any]:
-    """The rows as `/predict` takes them: of one matrix [n, m] in feature order, of other inputs by feature name.
+    """The instances as `/predict` takes them.
 
+    One input [n, m] has rows in feature order; several inputs have an instance's values by name.
     Raises Invalid below `/inputs` where data and shapes do not fit.
     """
-    if len({sent.name for sent in inputs}) < len(inputs):
+    if len({tensor.name for tensor in inputs}) < len(inputs):
         raise Invalid.at("/inputs", "two inputs have the same name")
     arrays = {}
-    for number, sent in enumerate(inputs):
-        array = np.array(sent.data, dtype=object)
-        is_flat = array.ndim == 1 and array.size == math.prod(sent.shape)
-        is_usable = 0 not in sent.shape[1:] and max(sent.shape) <= _LONGEST
-        if not (is_usable and (is_flat or list(array.shape) == sent.shape)):
-            message = f"the data of {sent.name!r} do not have the shape {sent.shape}"
+    for number, tensor in enumerate(inputs):
+        array = np.array(tensor.data, dtype=object)
+        is_flat = array.ndim == 1 and array.size == math.prod(tensor.shape)
+        is_usable = 0 not in tensor.shape[1:] and max(tensor.shape) <= _MAX_LENGTH
+        if not (is_usable and (is_flat or list(array.shape) == tensor.shape)):
+            message = f"the data of {tensor.name!r} do not have the shape {tensor.shape}"
             raise Invalid.at(pointer("inputs", number, "data"), message)
-        arrays[sent.name] = array.reshape(sent.shape)
+        arrays[tensor.name] = array.reshape(tensor.shape)
     first = inputs[0]
     if len(inputs) == 1 and len(first.shape) == 2:
         return arrays[first.name].tolist()
@@ -97,10 +100,10 @@ def instances_of(inputs: Sequence[TensorDocument], charge: Charge) -> list[Any]:
     reject(
         Flaw(
             pointer("inputs", number, "shape"),
-            f"the shape of {sent.name!r} is {sent.shape}; it must be [{rows}]",
+            f"the shape of {tensor.name!r} is {tensor.shape}; it must be [{rows}]",
         )
-        for number, sent in enumerate(inputs)
-        if sent.shape not in ([rows], [rows, 1])
+        for number, tensor in enumerate(inputs)
+        if tensor.shape not in ([rows], [rows, 1])
     )
     charge(2 * rows)  # a dictionary for each
     columns = [array.ravel().tolist() for array in arrays.values()]
@@ -114,25 +117,29 @@ def encode(
     *,
     notes: Sequence[str] = (),
 ) -> Response:
-    """The columns as outputs, all where none are named; the rest in `parameters`, with `notes` among the warnings."""
-    found = {column.name: column.values for column in answered.columns()}
-    drawn = {"propensities": found.pop("propensities")} if "propensities" in found else {}
+    """The columns as outputs, all where none are named; the metadata in `parameters`.
+
+    The `notes` are added to the warnings.
+    """
+    columns = {column.name: column.values for column in answered.columns()}
+    drawn = {"propensities": columns.pop("propensities")} if "propensities" in columns else {}
     reject(
-        unknown_at(pointer("outputs", number, "name"), "output", wanted.name, found)
-        for number, wanted in enumerate(outputs)
-        if wanted.name not in found
+        unknown_at(pointer("outputs", number, "name"), "output", output.name, columns)
+        for number, output in enumerate(outputs)
+        if output.name not in columns
     )
-    names = [wanted.name for wanted in outputs] or list(found)
-    rest = {**answered.carried.document(), **answered.rest(), **drawn, **answered.explained()}
-    model = rest.pop("model")
-    parameters = {**rest, "warnings": [*answered.answer.warnings, *notes]}
+    names = [output.name for output in outputs] or list(columns)
+    carried = answered.carried.document()
+    metadata = {**carried, **answered.metadata(), **drawn, **answered.explained()}
+    model = metadata.pop("model")
+    parameters = {**metadata, "warnings": [*answered.answer.warnings, *notes]}
     head = {
         "model_name": model["name"],
         "model_version": str(model["version"]),
         **({} if id_ is None else {"id": id_}),
         "parameters": {name: _scalar(value) for name, value in parameters.items()},
     }
-    written = b",".join(_output(name, found[name]) for name in names)
+    written = b",".join(_output(name, columns[name]) for name in names)
     return Response(b'%b,"outputs":[%b]}' % (orjson.dumps(head)[:-1], written), media_type=JSON)
 
 
@@ -152,7 +159,9 @@ def _scalar(value: Any) -> Any:
 
 
 class WithoutMatrix(PredictFields):
-    """A request with neither a matrix nor a rule, which other services answer with the most probable class."""
+    """A request with neither a matrix nor a rule, which other services answer with the most
+    probable class.
+    """
 
     rule: Rule = "most_probable"
 
@@ -167,7 +176,7 @@ class InferRequest(WireModel):
 
     def question(self) -> PredictFields:
         """The parameters as fields of `/predict`; Invalid below `/parameters`."""
-        sent = {
+        parameters = {
             name: value
             for name, value in (self.parameters or {}).items()
             if name not in _WITHOUT_EFFECT
@@ -176,14 +185,14 @@ class InferRequest(WireModel):
         with below("/parameters"):
             reject(
                 unknown_at(pointer(name), "parameter", name, known)
-                for name in sent
+                for name in parameters
                 if name not in _FIELDS
             )
             fields = {
                 name: parsed_text(name, value)
                 if isinstance(value, str) and name != "rule"
                 else value
-                for name, value in sent.items()
+                for name, value in parameters.items()
             }
             matrix = fields.get("benefits") is not None or fields.get("cost_matrix") is not None
             return checked(PredictFields if matrix or "rule" in fields else WithoutMatrix, fields)
@@ -205,8 +214,8 @@ class InferAnswer(BaseModel):
     model_version: str
     id: str | None = None
     parameters: dict[str, str | float | bool] = Field(
-        description="`warnings`, `rule`, `classes` and `actions` (the columns of the outputs), and what `/predict`"
-        " answers besides"
+        description="`warnings`, `rule`, `classes` and `actions` (the columns of the outputs), and"
+        " what `/predict` answers besides"
     )
     outputs: list[OutputTensor]
 

@@ -1,4 +1,6 @@
-"""JSON: measured before it is parsed, its text checked; long lists of rows go straight into one array."""
+"""JSON: measured before it is parsed, its text checked; long lists of rows go straight into one
+array.
+"""
 
 from __future__ import annotations
 
@@ -19,23 +21,20 @@ from payoff.errors import Flaw, Invalid, TooLarge, pointer, reject
 
 INLINE_BYTES = 16_384  # a larger body is parsed in a thread, so that no other request waits
 INLINE_NUMBERS = 10_000  # of an answer; one with more is computed in a thread
-MAX_VALUES = (
-    1_200_000  # of one body: the parser holds the interpreter's lock for a tenth of a second
-)
+# Of one body. The parser holds the interpreter's lock for a tenth of a second for so many.
+MAX_VALUES = 1_200_000
 _WEIGHTS = {b",": 1, b":": 1, b"[": 1, b"{": 2}  # an object costs as much memory as a few numbers
-_MAX_ESCAPES = 1_000_000  # backslashes: the parser and the search for refused characters hold the lock for them
+# Backslashes of one body. The parser and the search for refused characters hold the lock for them.
+_MAX_ESCAPES = 1_000_000
 _BLOCK = 1 << 20  # bytes of a body that are counted together
 _AROUND = 10  # characters before and after the place of an error that a message quotes
-_FOREIGN = re.compile(
-    r"-?(?:NaN|Infinity|inf\b)|None\b", re.IGNORECASE
-)  # as Python and JavaScript write values
-_SUSPECT = (
-    b"\\",
-    b"\x7f",
-    b"\xc2",
-)  # with one of these a body may hold a character that no text may contain
+# Values as Python and JavaScript write them, which JSON does not have.
+_FOREIGN = re.compile(r"-?(?:NaN|Infinity|inf\b)|None\b", re.IGNORECASE)
+# A body without these bytes has no character that is refused in text.
+_SUSPECT = (b"\\", b"\x7f", b"\xc2")
 _DUMP = orjson.OPT_SERIALIZE_NUMPY
-# Numbers written at a time. In one go, a million numbers hold the interpreter's lock for 135 ms, in parts for 11.
+# Numbers that are written at a time. A million numbers hold the interpreter's lock for 135 ms,
+# in parts for 11 ms.
 _PART = 50_000
 _MAX_HEADER = 16_000  # bytes: proxies and clients refuse longer headers
 
@@ -43,8 +42,8 @@ _MAX_HEADER = 16_000  # bytes: proxies and clients refuse longer headers
 def document_of(text: bytes) -> Any:
     """The document in a JSON body, of which the last of values with the same name counts. O(size).
 
-    Invalid where it is not JSON (RFC 8259, UTF-8, nested at most 1,024 deep, without NaN and Infinity), and at text
-    with control characters.
+    Invalid where it is not JSON (RFC 8259, UTF-8, nested at most 1,024 deep, without NaN and
+    Infinity), and at text with control characters.
     """
     try:
         document = orjson.loads(text)
@@ -55,18 +54,19 @@ def document_of(text: bytes) -> Any:
 
 
 def syntax_error(error: orjson.JSONDecodeError) -> str:
-    """What is wrong with text that is not JSON, with the text around the place; what to send for NaN. O(1)."""
-    text, at = error.doc, error.pos
+    """The message for text that is not JSON: it quotes the place, and for NaN has a fix. O(1)."""
+    text = error.doc
+    at = error.pos
     quoted = f", near {text[max(at - _AROUND, 0) : at + _AROUND]!r}" if text else ""
-    found = _FOREIGN.match(text, at - 1 if text[max(at - 1, 0) : at] == "-" else at)
-    return f"{error}{quoted}" + (f"; JSON has no {found[0]}: send null" if found else "")
+    foreign = _FOREIGN.match(text, at - 1 if text[max(at - 1, 0) : at] == "-" else at)
+    return f"{error}{quoted}" + (f"; JSON has no {foreign[0]}: send null" if foreign else "")
 
 
 def check_document(document: Any, written: bytes) -> None:
     """Refuse text in any string or key of a parsed JSON document, of which `written` is the text.
 
-    Invalid with a JSON pointer for each place. O(length of `written`); the document is walked only where
-    its text may contain such a character.
+    Invalid with a JSON pointer for each place. O(length of `written`); the document is walked only
+    where its text may contain such a character.
     """
     if any(sign in written for sign in _SUSPECT):  # hardly ever
         reject(_refused(document))
@@ -77,7 +77,8 @@ def _refused(document: Any) -> Iterator[Flaw]:
     while waiting:
         loc, value = waiting.pop()
         if isinstance(value, str):
-            if message := refused_character(value):
+            message = refused_character(value)
+            if message:
                 yield Flaw(loc, message)
         elif isinstance(value, list):
             waiting += [
@@ -87,13 +88,14 @@ def _refused(document: Any) -> Iterator[Flaw]:
             ]
         elif isinstance(value, dict):
             for name, item in value.items():
-                if message := refused_character(name):
+                message = refused_character(name)
+                if message:
                     yield Flaw(loc + pointer(name), f"in a name: {message}")
                 waiting.append((loc + pointer(name), item))
 
 
 def parsed(body: bytes, charge: Charge) -> Any:
-    """The document in a JSON body, `measured` before it is parsed; raises what that and `document_of` raise."""
+    """The document in a JSON body; raises the errors of `measured` and `document_of`."""
     measured(body, charge)
     return document_of(body)
 
@@ -101,7 +103,8 @@ def parsed(body: bytes, charge: Charge) -> Any:
 def measured(body: bytes, charge: Charge) -> None:
     """Charge for the values of a long body; TooLarge above the limits."""
     if len(body) > SMALL:
-        if (escapes := count(body, b"\\")) > _MAX_ESCAPES:
+        escapes = count(body, b"\\")
+        if escapes > _MAX_ESCAPES:
             raise TooLarge(
                 f"the body has {escapes:,} backslashes; a JSON body may have {_MAX_ESCAPES:,}"
             )
@@ -109,18 +112,19 @@ def measured(body: bytes, charge: Charge) -> None:
 
 
 def _extent(body: bytes) -> int:
-    """The number of values by the body's commas, colons and brackets; TooLarge above `MAX_VALUES`."""
-    about = sum(weight * count(body, mark) for mark, weight in _WEIGHTS.items())
-    if about > MAX_VALUES:
+    """The number of values by commas, colons and brackets; TooLarge above `MAX_VALUES`."""
+    n_values = sum(weight * count(body, mark) for mark, weight in _WEIGHTS.items())
+    if n_values > MAX_VALUES:
         raise TooLarge(
-            f"the body has about {about:,} values and lists; a JSON body may have {MAX_VALUES:,}: send fewer at"
-            " once, or an array or Arrow stream where the route takes one; for training send a file to `POST /datasets`"
+            f"the body has about {n_values:,} values and lists; a JSON body may have"
+            f" {MAX_VALUES:,}: send fewer at once, or an array or Arrow stream where the route takes"
+            " one; for training send a file to `POST /datasets`"
         )
-    return about
+    return n_values
 
 
 def count(body: bytes, mark: bytes) -> int:
-    """How often one byte occurs: searching for millions of them would hold the interpreter's lock for long."""
+    """How often one byte occurs. NumPy counts blocks, so that the lock is never held for long."""
     signs = np.frombuffer(body, np.uint8)
     return sum(
         int(np.count_nonzero(signs[i : i + _BLOCK] == mark[0]))
@@ -129,17 +133,18 @@ def count(body: bytes, mark: bytes) -> int:
 
 
 class Split(NamedTuple):
-    """The fields of a body without its `instances`, its `columns` as arrays, and the instances as float64 (n, m)."""
+    """The fields of a body but `instances`, with `columns` as arrays, and the rows (n, m)."""
 
     fields: dict[str, Any]
     rows: np.ndarray
 
 
 def split(body: bytes) -> Split | None:
-    """A body whose `instances` are rows of numbers, all of the same length: read without an object for each number.
+    """A body whose `instances` are rows of numbers of one length, read without Python objects.
 
-    The numbers are those that `float` reads, to the last bit. Returns None for anything else and for every error: the
-    caller then uses the ordinary parser, which raises it. The body has been measured. O(size).
+    The numbers are those that `float` reads, to the last bit. Returns None for all other bodies and
+    for every error: the caller then uses the ordinary parser, which raises it. The body has been
+    measured. O(size).
     """
     import simdjson  # noqa: PLC0415 - for long bodies alone
 
@@ -149,30 +154,24 @@ def split(body: bytes) -> Split | None:
         document: Any = simdjson.Parser().parse(body)
         names = list(document)
         rows = document["instances"]
-        numbers, widths = np.frombuffer(rows.as_buffer(of_type="d")), set(map(len, rows))
+        numbers = np.frombuffer(rows.as_buffer(of_type="d"))
+        widths = set(map(len, rows))
         beside = document["columns"] if "columns" in names else {}
         columns = {name: np.frombuffer(beside[name].as_buffer(of_type="d")) for name in beside}
         fields = {
             name: _value(document[name]) for name in names if name not in ("instances", "columns")
         }
         brackets = 1 + len(rows) + len(columns) + orjson.dumps(fields).count(b"[")
-    except (
-        LookupError,
-        TypeError,
-        ValueError,
-        RuntimeError,
-        AttributeError,
-    ):  # text for rows or among them, 1e400
+    # There is text for rows or among numbers, or a number such as 1e400.
+    except (LookupError, TypeError, ValueError, RuntimeError, AttributeError):
         return None
-    # `as_buffer` flattens what is nested, and of fields with the same name the last one counts
-    if (
-        len(widths) != 1
-        or 0 in widths
-        or brackets != count(body, b"[")
-        or len(set(names)) < len(names)
-    ):
+    # `as_buffer` flattens nested lists; of fields with the same name the last one counts.
+    is_nested = brackets != count(body, b"[")
+    if len(widths) != 1 or 0 in widths or is_nested or len(set(names)) < len(names):
         return None
-    return Split(fields | ({"columns": columns} if columns else {}), numbers.reshape(-1, *widths))
+    if columns:
+        fields["columns"] = columns
+    return Split(fields, numbers.reshape(-1, *widths))
 
 
 def _value(parsed: Any) -> Any:
@@ -201,7 +200,7 @@ def _written(value: Any) -> bytes:
 
 
 class Frame(NamedTuple):
-    """How the JSON of every answer of a model by one matrix begins and ends, where the matrix alone decides."""
+    """The beginning and the end of the JSON of all answers of a model by one matrix alone."""
 
     head: bytes
     tail: bytes
@@ -224,19 +223,17 @@ class Frame(NamedTuple):
             "probabilities": P.tolist(),
             "expected_benefits": expected.tolist(),
         }
-        return b"%b%b%b" % (
-            self.head,
-            orjson.dumps(columns)[1:-1],
-            self.tail,
-        )  # of a few rows, lists are faster
+        # For a few rows lists are faster than arrays.
+        return b"%b%b%b" % (self.head, orjson.dumps(columns)[1:-1], self.tail)
 
 
-def in_header(rest: Any) -> str:
-    """What is not columnar as JSON for the header `Payoff-Answer`; TooLarge where it does not fit."""
-    header = ascii_json(rest)
+def in_header(metadata: Any) -> str:
+    """Metadata as JSON for the header `Payoff-Answer`; TooLarge where it does not fit."""
+    header = ascii_json(metadata)
     if len(header) > _MAX_HEADER:
         raise TooLarge(
-            "names and warnings do not fit into the header Payoff-Answer; ask for JSON, Arrow or Parquet"
+            "names and warnings do not fit into the header Payoff-Answer; ask for JSON, Arrow or"
+            " Parquet"
         )
     return header.decode("ascii")
 

@@ -15,7 +15,7 @@ from app.tables.features import Schema
 from payoff.errors import Flaw, Invalid, pointer, reject
 
 _MAX_NPY_HEADER = 12_000  # bytes: NumPy refuses longer ones
-_ENDLESS = 1 << 63  # items, of which no array has as many
+_MAX_ITEMS = (1 << 63) - 1  # along one side of an array
 _NPY_HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
@@ -23,7 +23,10 @@ _NPY_HEADERS = {
 
 
 def array_of_npy(body: bytes, charge: Charge) -> np.ndarray:
-    """A .npy file of integers or floats as float64, of the shape that fits its size. Never unpickles."""
+    """A .npy file of integers or floats as float64. Never unpickles.
+
+    Invalid where the shape does not fit the size of the file.
+    """
     try:
         file = io.BytesIO(body[:_MAX_NPY_HEADER])
         version = np.lib.format.read_magic(file)
@@ -32,14 +35,15 @@ def array_of_npy(body: bytes, charge: Charge) -> np.ndarray:
         raise Invalid.at("", "the body is not a .npy array of numbers") from error
     if kind.kind not in "fiu":
         raise Invalid.at("", f"the type of the array is '{kind}'; it must be integers or floats")
-    there = len(body) - file.tell()
-    sound = all(
-        type(length) is int and 0 <= length < _ENDLESS for length in shape
-    )  # NumPy's reader takes True, too
-    if not sound or (count := math.prod(shape)) * kind.itemsize > there:
+    available = len(body) - file.tell()
+    # NumPy's reader accepts True as a length.
+    is_shape = all(type(length) is int and 0 <= length <= _MAX_ITEMS for length in shape)
+    count = math.prod(shape) if is_shape else 0
+    if not is_shape or count * kind.itemsize > available:
         raise Invalid.at(
             "",
-            f"the shape in the header of the array of '{kind}' does not fit the {there} bytes after it",
+            f"the shape in the header of the array of '{kind}' does not fit the {available} bytes"
+            " after it",
         )
     charge(count, NUMBER)
     flat = np.require(
@@ -56,7 +60,8 @@ def rows_of_npy(body: bytes, schema: Schema, charge: Charge) -> Rows:
     if schema.categorical:
         raise Invalid.at(
             "",
-            "the model has categorical features, which an array of numbers cannot contain; send JSON or Arrow",
+            "the model has categorical features, which an array of numbers cannot contain; send"
+            " JSON or Arrow",
         )
     X = array_of_npy(body, charge)
     if X.ndim != 2 or X.shape[1] != len(schema.names):
@@ -75,12 +80,12 @@ def finite(X: np.ndarray, under: str = "") -> np.ndarray:
     return X
 
 
-def npy_response(array: np.ndarray, rest: Any) -> Response:
-    """The array as `numpy.save` writes it; the rest is JSON in the `Payoff-Answer` header.
+def npy_response(array: np.ndarray, metadata: Any) -> Response:
+    """The array as `numpy.save` writes it; the metadata is JSON in the header `Payoff-Answer`.
 
-    TooLarge where the rest is too long for a header.
+    TooLarge where the metadata is too long for a header.
     """
-    header = in_header(rest)
+    header = in_header(metadata)
     buffer = io.BytesIO()
     np.lib.format.write_array(buffer, array, allow_pickle=False)
     return Response(buffer.getvalue(), media_type=NPY, headers={"Payoff-Answer": header})

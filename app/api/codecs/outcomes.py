@@ -17,7 +17,7 @@ from app.tables.values import first_longer, floats, holds_numbers, holds_text
 from payoff.errors import MAX_NAME, Flaw, Invalid, pointer, reject, unknown_at
 
 _WORDS = FIELDS[:3]
-_LONGEST = {"id": MAX_ID, "truth": MAX_NAME, "action": MAX_NAME, "at": 64}  # characters
+_MAX_LENGTHS = {"id": MAX_ID, "truth": MAX_NAME, "action": MAX_NAME, "at": 64}  # characters
 
 
 def outcomes_of(fields: DialectFields, kind: str, body: bytes, charge: Charge) -> Sent:
@@ -40,28 +40,32 @@ def outcomes_of(fields: DialectFields, kind: str, body: bytes, charge: Charge) -
         for name in names
         if names.count(name) > 1
     )
-    given = [_short(table.column(name), name) if name in names else None for name in FIELDS]
+    arrow_columns = [_short(table.column(name), name) if name in names else None for name in FIELDS]
     columns = [
         [None] * len(table) if column is None else _READERS[name](column, name)
-        for name, column in zip(FIELDS, given, strict=True)
+        for name, column in zip(FIELDS, arrow_columns, strict=True)
     ]
     flaws = ("'id' is missing" if cell is None else refused_character(cell) for cell in columns[0])
     reject(Flaw(pointer("id", i), flaw) for i, flaw in enumerate(flaws) if flaw)
-    return Sent(
-        list(zip(*columns, strict=True)), lambda i, name: pointer(name, i), words=kind == CSV
-    )
+    rows = list(zip(*columns, strict=True))
+    return Sent(rows, lambda i, name: pointer(name, i), words=kind == CSV)
 
 
 def _short(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     """The column; Invalid at the first text that is too long."""
-    most = _LONGEST.get(name)
-    if most and holds_text(column.type) and (row := first_longer(column, most)) >= 0:
-        raise Invalid.at(pointer(name, row), f"{name!r} has at most {most} characters")
+    max_length = _MAX_LENGTHS.get(name)
+    if not max_length or not holds_text(column.type):
+        return column
+    row = first_longer(column, max_length)
+    if row >= 0:
+        raise Invalid.at(pointer(name, row), f"{name!r} has at most {max_length} characters")
     return column
 
 
 def _words(column: pa.ChunkedArray, name: str) -> list[Any]:
-    """Texts and integers; whole numbers that stand beside nulls may come as floats. A truth may be any number."""
+    """Texts and integers; whole numbers that stand beside nulls may come as floats. A truth may be
+    any number.
+    """
     kind = column.type
     if holds_text(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind):
         return list(column.to_pylist())
@@ -87,7 +91,8 @@ def _numbers(column: pa.ChunkedArray, name: str) -> list[float | None]:
         raise Invalid.at(
             pointer(name), f"the type of {name!r} is '{column.type}'; it must be numbers"
         )
-    return [None if cell != cell else cell for cell in floats(column).to_pylist()]  # noqa: PLR0124 - NaN
+    cells = floats(column).to_pylist()
+    return [None if cell != cell else cell for cell in cells]  # noqa: PLR0124 - NaN
 
 
 def _times(column: pa.ChunkedArray, name: str) -> list[float | None]:

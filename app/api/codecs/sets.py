@@ -19,7 +19,7 @@ from app.registry.loaded import Loaded
 from app.requests.losses import RANGE, SAMPLED, RetrieveFields, Sets, check_extent
 from payoff.errors import Flaw, Invalid, pointer
 
-if TYPE_CHECKING:  # it loads the compiler, which takes 60 MB of memory
+if TYPE_CHECKING:  # the module loads the compiler, which takes 60 MB of memory
     from app.answering.retrieve import Retrieved
 
 
@@ -28,13 +28,15 @@ _NUMBERS = {int, float}
 _A_PROBABILITY = f"a probability {RANGE}"
 _DUMP = orjson.OPT_SERIALIZE_NUMPY
 _PART = 1000  # sets written at a time: the interpreter's lock is held for a millisecond
-_LONG = 50_000  # items of so many sets, from which on each set is written by itself
-_SHORT = 100  # items of a set, on average
+_MAX_ITEMS_OF_PART = 50_000  # with more, each set of a part is written by itself
+_SHORT = 100  # items of a set, on average: shorter sets are written faster as lists
 _FORMS = "a list of numbers (one set) or a list of such lists (a set each)"
 
 
 def sets_of_list(value: list[Any]) -> Sets:
-    """Probabilities as parsed: numbers, or lists of numbers; Invalid below /probabilities. `[]` is one empty set."""
+    """Probabilities as parsed: numbers, or lists of numbers; Invalid below /probabilities. `[]` is
+    one empty set.
+    """
     kinds = set(map(type, value))
     try:
         if kinds <= _NUMBERS:
@@ -57,11 +59,11 @@ def sets_of_npy(body: bytes, charge: Charge) -> Sets:
     if array.ndim not in (1, 2):
         raise Invalid.at(
             pointer(FIELD),
-            f"the array has {array.ndim} dimensions; it must have one (one set) or two (a set per row)",
+            f"the array has {array.ndim} dimensions; it must have one (one set) or two (a set per"
+            " row)",
         )
-    if (
-        not array.size and array.ndim == 2 and len(array)
-    ):  # a few bytes would state a million of them
+    # A few bytes could state a million sets without items.
+    if not array.size and array.ndim == 2 and len(array):
         words = f"the shape of the array is {list(array.shape)}; each set must have an item"
         raise Invalid.at(pointer(FIELD), words)
     check_extent(1 if array.ndim == 1 else len(array), array.size)
@@ -85,46 +87,45 @@ def _flaws(value: list[Any]) -> Iterator[Flaw]:
             yield Flaw(pointer(FIELD, i), _A_PROBABILITY)
 
 
-def to_json(answer: Retrieved, rest: dict[str, Any]) -> Response:
-    """The contract's document: one set after the other, and their common fields."""
+def to_json(answer: Retrieved, shared_fields: dict[str, Any]) -> Response:
+    """The JSON document: one set after the other, and their common fields."""
     sets = b",".join(_sets(answer))
-    return Response(b'{"sets":[' + sets + b"]," + orjson.dumps(rest)[1:], media_type=JSON)
+    return Response(b'{"sets":[' + sets + b"]," + orjson.dumps(shared_fields)[1:], media_type=JSON)
 
 
-def to_svg(answer: Retrieved, rest: dict[str, Any]) -> Response:
+def to_svg(answer: Retrieved, shared_fields: dict[str, Any]) -> Response:
     """The curve of each set with the number of items that was chosen."""
     choice = answer.choice
     assert choice.curves is not None
     curves = _pieces(choice.curves, _offsets(choice.lengths).tolist())
-    return svg(
-        retrieval_chart(rest["loss"]["name"], list(zip(curves, choice.k.tolist(), strict=True)))
-    )
+    curves_with_k = list(zip(curves, choice.k.tolist(), strict=True))
+    return svg(retrieval_chart(shared_fields["loss"]["name"], curves_with_k))
 
 
 WRITERS: dict[str, Callable[[Retrieved, dict[str, Any]], Response]]
 WRITERS = {JSON: to_json, SVG: to_svg}
 
 
-def common(answer: Retrieved, asked: RetrieveFields, model: Loaded | None) -> dict[str, Any]:
+def common(answer: Retrieved, fields: RetrieveFields, model: Loaded | None) -> dict[str, Any]:
     """The common fields of the sets; with `average` each label or class has one, in their order."""
-    rest = {
-        "setting": asked.setting,
-        "method": asked.method,
-        "loss": asked.terms.loss.as_json(),
+    shared_fields = {
+        "setting": fields.setting,
+        "method": fields.method,
+        "loss": fields.terms.loss.as_json(),
         "correction": answer.correction,
         "positive": answer.positive,
-        "average": asked.average,
-        "labels": model.classes if asked.average and model is not None else answer.labels,
+        "average": fields.average,
+        "labels": model.classes if fields.average and model is not None else answer.labels,
         "model": None if model is None else model.named,
     }
-    return {name: value for name, value in rest.items() if value is not None} | {
-        "warnings": answer.warnings
-    }
+    stated = {name: value for name, value in shared_fields.items() if value is not None}
+    return stated | {"warnings": answer.warnings}
 
 
 def _sets(answer: Retrieved) -> Iterator[bytes]:
     """The sets as JSON, some at a time, without the brackets around them."""
-    choice, labels = answer.choice, answer.labels
+    choice = answer.choice
+    labels = answer.labels
     lists: dict[str, tuple[np.ndarray, list[int]]]
     lists = {"selected": (choice.selected, _offsets(choice.k).tolist())}
     if choice.curves is not None:
@@ -140,7 +141,7 @@ def _sets(answer: Retrieved) -> Iterator[bytes]:
         }
         selected = pieces.pop("selected")
         if labels is not None:
-            selected = [list(map(labels.__getitem__, one)) for one in selected]
+            selected = [list(map(labels.__getitem__, positions)) for positions in selected]
         columns = (
             selected,
             choice.k[rows].tolist(),
@@ -148,23 +149,21 @@ def _sets(answer: Retrieved) -> Iterator[bytes]:
             *pieces.values(),
         )
         fields = ("selected", *names, *pieces)
-        part = [
-            dict(zip(fields, one, strict=True)) for one in zip(*columns, strict=True)
-        ]  # an unknown gap, NaN, is null
-        items = sum(len(one) for column in (selected, *pieces.values()) for one in column)
-        yield (
-            b",".join(map(json_bytes, part))
-            if items > _LONG
-            else orjson.dumps(part, option=_DUMP)[1:-1]
-        )
+        # JSON has null for an unknown gap, NaN.
+        part = [dict(zip(fields, values, strict=True)) for values in zip(*columns, strict=True)]
+        n_items = sum(len(items) for column in (selected, *pieces.values()) for items in column)
+        if n_items > _MAX_ITEMS_OF_PART:
+            yield b",".join(map(json_bytes, part))
+        else:
+            yield orjson.dumps(part, option=_DUMP)[1:-1]
 
 
 def _pieces(values: np.ndarray, ends: list[int]) -> list[Any]:
-    """The values between each end and the next: as lists where they are few, which are written faster than arrays."""
-    stretch: Any = values[ends[0] : ends[-1]]
-    if len(stretch) <= _SHORT * (len(ends) - 1):
-        stretch = stretch.tolist()
-    return [stretch[begin - ends[0] : end - ends[0]] for begin, end in pairwise(ends)]
+    """The values between each end and the next: short pieces as lists, long ones as arrays."""
+    span: Any = values[ends[0] : ends[-1]]
+    if len(span) <= _SHORT * (len(ends) - 1):
+        span = span.tolist()
+    return [span[begin - ends[0] : end - ends[0]] for begin, end in pairwise(ends)]
 
 
 def _offsets(lengths: np.ndarray) -> np.ndarray:

@@ -36,12 +36,12 @@ class DialectFields(Dialect):
         )
 
 
-def _split(sent: Any) -> Any:
+def _split(value: Any) -> Any:
     """Several names are separated by commas, or they are a list in JSON."""
-    if not isinstance(sent, str):
-        return sent
+    if not isinstance(value, str):
+        return value
     try:
-        return orjson.loads(sent) if sent.startswith("[") else sent.split(",")
+        return orjson.loads(value) if value.startswith("[") else value.split(",")
     except orjson.JSONDecodeError as error:
         raise ValueError("send names separated by commas, or a list of them as JSON") from error
 
@@ -61,7 +61,7 @@ class TableFields(DialectFields):
 
 
 class Sheet(NamedTuple):
-    """A table as it came, to be read once it is known which of its columns are numbers."""
+    """The body of a table, which is read once it is known which of its columns are numbers."""
 
     kind: str
     body: bytes
@@ -69,25 +69,27 @@ class Sheet(NamedTuple):
     charge: Charge
 
     def rows(self, schema: Schema, names: Collection[str] = ()) -> tuple[Rows, Carried]:
-        """The instances that it has for a model, with the columns `names`, and what comes back with their answer."""
-        from app.api.codecs.columns import rows_of_sheet  # noqa: PLC0415 - with pyarrow, which takes 40 MB
+        """The rows for a model, with the columns `names`, and the columns that come back."""
+        # pyarrow takes 40 MB.
+        from app.api.codecs.columns import rows_of_sheet  # noqa: PLC0415
 
         return rows_of_sheet(self, schema, names)
 
 
 async def unpacked(
-    request: Request, kind: str, body: bytes, most_rows: int | None = None
+    request: Request, kind: str, body: bytes, max_rows: int | None = None
 ) -> tuple[str, bytes]:
-    """A Parquet file as an Arrow stream, by a process that is killed where it takes too much; others as they are.
+    """The media type and the body, of a Parquet file as an Arrow stream.
 
-    TooLarge where its footer states more than `most_rows`.
+    A process converts the file, and is killed where it takes too long or too much memory. TooLarge
+    where the footer states more than `max_rows`.
     """
     if kind != PARQUET:
         return kind, body
     charge = charge_of(request)
     try:
         stream = await run_while_connected(
-            request, stores_of(request).datasets.arrow_of_parquet, body, charge, most_rows
+            request, stores_of(request).datasets.arrow_of_parquet, body, charge, max_rows
         )
     except Invalid as error:  # the body itself is the file
         raise Invalid(

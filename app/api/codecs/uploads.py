@@ -19,8 +19,8 @@ from app.api.limiters import limiters
 from payoff.errors import MAX_NAME, Invalid
 
 _Result = TypeVar("_Result")
-_LOOK_SECONDS = 0.5
-_IN_MEMORY = 1 << 20  # what is larger goes to a temporary file
+_CHECK_SECONDS = 0.5  # between two checks that the client is still connected
+_MAX_BYTES_IN_MEMORY = 1 << 20  # of an upload; a larger one goes to a temporary file
 _MAX_FIELDS = 1000
 
 
@@ -40,11 +40,11 @@ async def received(
     bare: Collection[str] = (),
     field_bytes: int = 4 * MAX_NAME,
 ) -> AsyncIterator[Upload]:
-    """The upload that `request` carries, removed afterwards; the gate bounds the body. Raises Invalid.
+    """The upload of a request, removed afterwards; the gate bounds the body. Raises Invalid.
 
-    It is a form with a part `file`, or the file alone in one of the media types `bare`. Fields of the form are text of
-    at most so many bytes, the last one of a name counts, but for those that may be `repeated`. A file of more than a
-    megabyte is kept on disk.
+    It is a form with a part `file`, or the file alone in one of the media types `bare`. Fields of
+    the form are text of at most so many bytes, the last one of a name counts, but for those that
+    may be `repeated`. A file of more than a megabyte is kept on disk.
     """
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != FORM and media_type not in bare:
@@ -69,7 +69,9 @@ async def received(
         finally:
             await form.close()
     else:
-        body = UploadFile(cast(BinaryIO, SpooledTemporaryFile(max_size=_IN_MEMORY)))  # noqa: SIM115  (closed below)
+        # The file is closed below.
+        spooled = SpooledTemporaryFile(max_size=_MAX_BYTES_IN_MEMORY)  # noqa: SIM115
+        body = UploadFile(cast(BinaryIO, spooled))
         try:
             async for chunk in request.stream():
                 await body.write(chunk)
@@ -92,10 +94,11 @@ async def run_while_connected(
         )
     )
     try:
-        while not (await asyncio.wait({work}, timeout=_LOOK_SECONDS))[0]:
+        while not (await asyncio.wait({work}, timeout=_CHECK_SECONDS))[0]:
             if await request.is_disconnected():
                 cancelled.set()
         return work.result()
     finally:
-        cancelled.set()  # also where this request was cancelled; the file is in use until the work has ended
+        # A cancelled request waits, too: the file is in use until the work has ended.
+        cancelled.set()
         await asyncio.wait({work})

@@ -1,4 +1,5 @@
-"""The Open Inference Protocol v2 (KServe, Triton, MLServer): `/predict` in the words of other clients.
+"""The Open Inference Protocol v2 (KServe, Triton, MLServer): `/predict` in the words of other
+clients.
 
 https://github.com/kserve/open-inference-protocol
 """
@@ -102,11 +103,12 @@ async def v2_model_ready(ref: ModelReference, request: Request) -> ModelReady:
 
 
 def _reference(request: Request, ref: str) -> str:
-    """The model reference of a path: where it goes on with a version, that number, or alias."""
+    """The model reference of a path, of which the version may be a number or an alias."""
     version = request.path_params.get("version")
-    return (
-        ref if version is None else f"{ref}{':' if re.fullmatch(NUMBER, version) else '@'}{version}"
-    )
+    if version is None:
+        return ref
+    separator = ":" if re.fullmatch(NUMBER, version) else "@"
+    return f"{ref}{separator}{version}"
 
 
 _EXAMPLE = {
@@ -134,28 +136,30 @@ async def v2_infer(
     body: Annotated[InferRequest, Body(openapi_examples={"the model above": {"value": _EXAMPLE}})],
     request: Request,
 ) -> Response:
-    """The question of `/predict` as tensors: `inputs` are one matrix [n, features], or one tensor per feature, named
-    after it. `parameters` has the other fields, structures as JSON or as text that holds JSON.
+    """The question of `/predict` as tensors: `inputs` are one matrix [n, features], or one tensor
+    per feature, named after it. `parameters` has the other fields, structures as JSON or as text
+    that holds JSON.
 
-    Without `benefits`, `cost_matrix` and `rule` the decisions are the most probable classes. The outputs are
-    `decisions`, `probabilities` and, with a matrix, `expected_benefits`; a model of numbers has `values`.
+    Without `benefits`, `cost_matrix` and `rule` the decisions are the most probable classes. The
+    outputs are `decisions`, `probabilities` and, with a matrix, `expected_benefits`; a model of
+    numbers has `values`.
     """
-    size = _NUMBER_BYTES * sum(math.prod(each.shape) for each in body.inputs)
+    size = _NUMBER_BYTES * sum(math.prod(tensor.shape) for tensor in body.inputs)
     model = _reference(request, ref)
-    return await answered(request, size, lambda: _asked(body, model, charge_of(request)))
+    return await answered(request, size, lambda: _question(body, model, charge_of(request)))
 
 
-def _asked(sent: InferRequest, model: str, charge: Charge) -> ReadRequest:
-    fields = sent.question()
-    outputs = sent.outputs or []
-    if len({wanted.name for wanted in outputs}) < len(outputs):
+def _question(document: InferRequest, model: str, charge: Charge) -> ReadRequest:
+    fields = document.question()
+    outputs = document.outputs or []
+    if len({output.name for output in outputs}) < len(outputs):
         raise Invalid.at("/outputs", "two outputs have the same name")
 
     def write(_form: str, answer: Answered) -> Response:
         guessed = isinstance(fields, WithoutMatrix) and isinstance(answer.answer, Answer)
-        return encode(answer, sent.id, outputs, notes=[_NO_MATRIX] if guessed else [])
+        return encode(answer, document.id, outputs, notes=[_NO_MATRIX] if guessed else [])
 
-    rows = partial(encoded, instances_of(sent.inputs, charge), True, NOTHING)
+    rows = partial(encoded, instances_of(document.inputs, charge), True, NOTHING)
     return ReadRequest(fields.model_copy(update={"model": model}), rows, forms=(JSON,), write=write)
 
 

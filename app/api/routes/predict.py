@@ -69,10 +69,12 @@ _RowsOf = Callable[[Any, Collection[str]], tuple[Rows, Carried]]
 
 
 class ReadRequest(NamedTuple):
-    """A request, read as far as possible without the model. `rows` makes its rows once that is there, with those
-    columns that the matrix names, or has the probabilities of `fields.classes` without one; both with what comes back.
+    """A request, read as far as possible without the model. `rows` makes its rows once that is
+    there, with those columns that the matrix names, or has the probabilities of `fields.classes`
+    without one; both with what comes back.
 
-    The same `key` stands for the same fields. `write` makes the response in one of the media types `forms`.
+    The same `key` stands for the same fields. `write` makes the response in one of the media types
+    `forms`.
     """
 
     fields: PredictFields
@@ -82,17 +84,17 @@ class ReadRequest(NamedTuple):
     write: Callable[[str, Answered], Response] = encode
 
 
-def asked_of_json(found: Any, body: bytes) -> ReadRequest:
-    """The document `found` in a body; raises what the fields raise."""
-    instances: Any = found.get("instances") if isinstance(found, dict) else None
-    key = key_of(found) if isinstance(instances, list) else None
-    sent = _checked(found, instances=instances is not None) if key is None else fields_of(key)
-    if sent.probabilities is not None:
-        P = as_probabilities(sent.probabilities, sent.classes or ())
-        return ReadRequest(sent, _given(P, carried_of_ids(sent.ids, P)))
-    carried = NOTHING if sent.ids is None else carried_of_ids(sent.ids, instances)
+def asked_of_json(document: Any, body: bytes) -> ReadRequest:
+    """The question that the document of a JSON body asks; raises the errors of its fields."""
+    instances: Any = document.get("instances") if isinstance(document, dict) else None
+    key = key_of(document) if isinstance(instances, list) else None
+    fields = _checked(document, instances=instances is not None) if key is None else fields_of(key)
+    if fields.probabilities is not None:
+        P = as_probabilities(fields.probabilities, fields.classes or ())
+        return ReadRequest(fields, _given(P, carried_of_ids(fields.ids, P)))
+    carried = NOTHING if fields.ids is None else carried_of_ids(fields.ids, instances)
     booleans = b"true" in body or b"false" in body
-    return ReadRequest(sent, partial(encoded, instances, booleans, carried), key)
+    return ReadRequest(fields, partial(encoded, instances, booleans, carried), key)
 
 
 def _given(P: np.ndarray, carried: Carried) -> _RowsOf:
@@ -105,33 +107,35 @@ def fields_of(key: bytes) -> PredictRequest:
     return _checked(orjson.loads(key), instances=True)
 
 
-def _checked(found: Any, *, instances: bool) -> PredictRequest:
-    sent = checked(PredictRequest, found)
-    check_source(sent, given=sent.probabilities is not None, instances=instances)
-    return sent
+def _checked(document: Any, *, instances: bool) -> PredictRequest:
+    fields = checked(PredictRequest, document)
+    check_source(fields, probabilities=fields.probabilities is not None, instances=instances)
+    return fields
 
 
 def encoded(
     instances: Any, booleans: bool, carried: Carried, model: Loaded, names: Collection[str]
 ) -> tuple[Rows, Carried]:
-    """The rows of instances, of which some may be booleans, with those columns of `names` that are no features."""
-    if not booleans and (usual := model.once(Usual).rows(instances)) is not None:
-        return Rows(usual, [], instances, usual=True, under=_INSTANCES), carried
-    there = instances[0] if names and instances and type(instances[0]) is dict else ()
-    own = [name for name in names if name in there and name not in model.schema.names]
+    """The rows of instances, of which some may be booleans, with those columns of `names` that are
+    no features.
+    """
+    if not booleans and (plain := model.once(Usual).rows(instances)) is not None:
+        return Rows(plain, [], instances, usual=True, under=_INSTANCES), carried
+    first_names = instances[0] if names and instances and type(instances[0]) is dict else ()
+    extra = [name for name in names if name in first_names and name not in model.schema.names]
     with below(_INSTANCES):
-        X, warnings = model.schema.with_numbers(own).encode(instances, booleans_possible=booleans)
-    return Rows(X, warnings, instances, under=_INSTANCES).apart(own), carried
+        X, warnings = model.schema.with_numbers(extra).encode(instances, booleans_possible=booleans)
+    return Rows(X, warnings, instances, under=_INSTANCES).apart(extra), carried
 
 
 def _asked_of_long(body: bytes) -> ReadRequest | None:
     """What a long body of numbers asks; None for all other bodies, and for those with errors."""
     parts = split(body)
     try:
-        sent = None if parts is None else _checked(parts.fields, instances=True)
+        fields = None if parts is None else _checked(parts.fields, instances=True)
     except Invalid:
         return None
-    if parts is None or sent is None or sent.ids is not None:
+    if parts is None or fields is None or fields.ids is not None:
         return None
 
     def rows(model: Loaded, names: Collection[str]) -> tuple[Rows, Carried]:
@@ -139,7 +143,7 @@ def _asked_of_long(body: bytes) -> ReadRequest | None:
             return Rows(parts.rows, [], under=_INSTANCES), NOTHING
         return encoded(parts.rows.tolist(), False, NOTHING, model, names)
 
-    return ReadRequest(sent, rows)
+    return ReadRequest(fields, rows)
 
 
 def _asked_of_columns(request: Request, kind: str, body: bytes) -> ReadRequest:
@@ -148,21 +152,23 @@ def _asked_of_columns(request: Request, kind: str, body: bytes) -> ReadRequest:
     if kind != NPY:
         beside = read_query(request, PredictTable, _TEXT_FIELDS)
         sheet = Sheet(kind, body, beside, charge)
-        check_source(beside, given=False, instances=True)
+        check_source(beside, probabilities=False, instances=True)
         return ReadRequest(beside, lambda model, names: sheet.rows(model.schema, names))
-    sent = read_query(request, PredictFields, _TEXT_FIELDS)
-    check_source(sent, given=sent.classes is not None, instances=sent.classes is None)
-    if sent.classes is not None:
-        P = as_probabilities(array_of_npy(body, charge), sent.classes)
-        return ReadRequest(sent, _given(P, NOTHING))
-    return ReadRequest(sent, lambda model, _: (rows_of_npy(body, model.schema, charge), NOTHING))
+    fields = read_query(request, PredictFields, _TEXT_FIELDS)
+    check_source(fields, probabilities=fields.classes is not None, instances=fields.classes is None)
+    if fields.classes is not None:
+        P = as_probabilities(array_of_npy(body, charge), fields.classes)
+        return ReadRequest(fields, _given(P, NOTHING))
+    return ReadRequest(fields, lambda model, _: (rows_of_npy(body, model.schema, charge), NOTHING))
 
 
 # What is answered
 
 
 class Ready(NamedTuple):
-    """A request with its rows, a saved matrix in place of its name; the same `key` stands for the same fields."""
+    """A request with its rows, a saved matrix in place of its name; the same `key` stands for the
+    same fields.
+    """
 
     fields: PredictFields
     model: Loaded | None
@@ -178,42 +184,44 @@ class Ready(NamedTuple):
     @property
     def pace(self) -> Pace:
         """Where it is decided."""
-        fields, numbers = self.fields, self.numbers
+        fields = self.fields
+        numbers = self.numbers
         slow = fields.resources or (fields.limits and numbers > INLINE_NUMBERS)
         if self.model is not None and self.model.regression and fields.of_numbers:
             return "in a thread" if len(self.rows.X) <= _FEW_DISTRIBUTIONS else "long"
         if numbers > _LONG_NUMBERS or slow or (fields.explain and numbers > _EXPLAINED_NUMBERS):
             return "long"
-        most = _LIMITED_NUMBERS if fields.limits else INLINE_NUMBERS
-        return "in a thread" if numbers > most or fields.explain else "now"
+        max_numbers = _LIMITED_NUMBERS if fields.limits else INLINE_NUMBERS
+        return "in a thread" if numbers > max_numbers or fields.explain else "now"
 
 
-def ready(asked: ReadRequest, model: Loaded | None, stores: Stores) -> Ready:
+def ready(request: ReadRequest, model: Loaded | None, stores: Stores) -> Ready:
     """The request with its rows, and with the saved matrix that it names."""
-    fields, key = asked.fields, asked.key
+    fields = request.fields
+    key = request.key
     if isinstance(fields.benefits, str) and model is not None and not model.multilabel:
         fields = with_saved(stores, fields, model.name, model.classes)
         if key is not None and fields.saved is not None:
             key += fields.saved.encode()  # a version of a matrix never changes
-    rows, carried = asked.rows(model, fields.case_columns)
+    rows, carried = request.rows(model, fields.case_columns)
     if fields.columns is not None:
         known = {*rows.columns, *(() if model is None else model.schema.names)}
-        own = columns_beside(fields.columns, len(rows.X), fields.case_columns, known)
-        rows = rows._replace(columns={**rows.columns, **own}, beside=own)
+        beside = columns_beside(fields.columns, len(rows.X), fields.case_columns, known)
+        rows = rows._replace(columns={**rows.columns, **beside}, beside=beside)
     if model is not None and not rows.usual:
         rows.warnings.extend(strange_values(model, rows.X))
     return Ready(fields, model, rows, carried, key)
 
 
 def answer_to(
-    stores: Stores, caller: Caller, found: Ready, form: str
+    stores: Stores, caller: Caller, question: Ready, form: str
 ) -> tuple[Answered, Batch | None]:
     """The answer, for a media type; and what is to be recorded of it before it is sent."""
-    fields, model, rows, carried, *_ = found
+    fields, model, rows, carried, *_ = question
     if fields.explain and form != JSON:
         raise Invalid.at("/explain", "explanations come in JSON answers alone")
     own_ids = carried.own_ids if carried.columns else None
-    answer, batch = usecase.predict(stores, caller, model, fields, rows, own_ids, found.key)
+    answer, batch = usecase.predict(stores, caller, model, fields, rows, own_ids, question.key)
     if batch is not None:
         if form == NPY and carried.id is None:
             raise Invalid.at(
@@ -223,15 +231,19 @@ def answer_to(
     return Answered(answer, model, carried), batch
 
 
-def usual_answer(model: Loaded, found: Ready) -> bytes | None:
-    """The answer as JSON, in a fifth of the time, for a few rows of usual numbers and a matrix that alone decides, and
-    decided before; None for all others. Nothing is recorded.
+def usual_answer(model: Loaded, question: Ready) -> bytes | None:
+    """The answer as JSON, in a fifth of the time, for a few rows of usual numbers and a matrix that
+    alone decides, and decided before; None for all others. Nothing is recorded.
     """
-    usual = model.once(Usual)
-    matrix = usual.matrices.get(found.key)
-    if matrix is None or not (found.rows.usual and found.fields.is_plain) or found.carried.columns:
+    caches = model.once(Usual)
+    matrix = caches.matrices.get(question.key)
+    if (
+        matrix is None
+        or not (question.rows.usual and question.fields.is_plain)
+        or question.carried.columns
+    ):
         return None
-    P = usual.posterior(found.rows.X)
+    P = caches.posterior(question.rows.X)
     check_finite(P)
     choice, expected = matrix.decide(P)
     frame: Frame = matrix.notes.get("frame") or matrix.notes.setdefault(
@@ -241,13 +253,17 @@ def usual_answer(model: Loaded, found: Ready) -> bytes | None:
 
 
 async def answered(request: Request, size: int, read: Callable[[], ReadRequest]) -> Response:
-    """The answer to what `read` finds in a body of `size` bytes, once its decisions are recorded if they are to be."""
+    """The answer to what `read` finds in a body of `size` bytes, once its decisions are recorded if
+    they are to be.
+    """
     asked = await run(request, pace_of(size), read)
     fields = asked.fields
     model = None if fields.model is None else await loaded(request, fields.model)
-    stores, charge = stores_of(request), charge_of(request)
+    stores = stores_of(request)
+    charge = charge_of(request)
     form = media_type_of_answer(request, asked.forms)
-    found, pace = None, pace_of(size)
+    found = None
+    pace = pace_of(size)
     if pace == "now" and (model is None or model.inline):
         found = ready(asked, model, stores)
         pace = found.pace
@@ -260,9 +276,8 @@ async def answered(request: Request, size: int, read: Callable[[], ReadRequest])
         whole = found or ready(asked, model, stores)
         charge(extent_in_memory(model, whole.fields, whole.rows))
         answer, batch = answer_to(stores, caller_of(request), whole, form)
-        if (
-            batch is not None and model is not None and not model.regression
-        ):  # no challengers decide about numbers
+        # No challengers decide about numbers.
+        if batch is not None and model is not None and not model.regression:
             batch = request.app.state.shadow.watched(batch, model, whole.fields, whole.rows)
         return with_matrix(asked.write(form, answer), whole.fields), batch, len(whole.rows.X)
 
@@ -281,12 +296,13 @@ async def answered(request: Request, size: int, read: Callable[[], ReadRequest])
 async def predict(request: Request) -> Response:
     """Decide for every instance which action pays most; or, with a model of numbers, predict them.
 
-    A model of numbers takes `model` and `instances` alone: rules, benefits, costs and priors are for classes.
-    `probabilities` and `classes` take the place of `model` and `instances` where another system has the model.
-    The instances come as JSON, a NumPy array (`application/x-npy`, rows in feature order), or a table with columns by
-    feature name: `text/csv`, `application/vnd.apache.parquet` or
-    `application/vnd.apache.arrow.stream`. Beside these the other fields are query parameters, each as JSON. `Accept`
-    chooses the format of the answer in the same way; where it names none of them the answer is JSON.
+    A model of numbers takes `model` and `instances` alone: rules, benefits, costs and priors are
+    for classes. `probabilities` and `classes` take the place of `model` and `instances` where
+    another system has the model. The instances come as JSON, a NumPy array (`application/x-npy`,
+    rows in feature order), or a table with columns by feature name: `text/csv`,
+    `application/vnd.apache.parquet` or `application/vnd.apache.arrow.stream`. Beside these the
+    other fields are query parameters, each as JSON. `Accept` chooses the format of the answer in
+    the same way; where it names none of them the answer is JSON.
     """
     kind = media_type_of_body(request, _READERS)
     body = await request.body()

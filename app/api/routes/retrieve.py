@@ -67,7 +67,9 @@ def _read(kind: str, body: bytes, request: Request) -> tuple[RetrieveFields, Set
     refuse_query(request)
     wire = checked(RetrieveRequest, parsed(body, charge))
     sets = None if wire.probabilities is None else sets_of_list(wire.probabilities)
-    check_one_source(wire.model, given=sets is not None, instances=wire.instances is not None)
+    check_one_source(
+        wire.model, probabilities=sets is not None, instances=wire.instances is not None
+    )
     return wire, sets, lambda model: encoded(wire.instances, True, NOTHING, model, ())[0]
 
 
