@@ -1,4 +1,4 @@
-"""What became of recorded decisions: taken in, and erased."""
+"""Outcomes of recorded decisions: stored, and erased."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,21 +21,21 @@ from app.tables.text import MISSING, normal, refused_character
 from payoff.errors import MAX_ERRORS, Flaw, TooLarge, pointer, reject, unknown_at
 from payoff.evidence.intervals import LARGEST_EARNED
 
-MOST = 100_000  # outcomes of a request
-MOST_DAYS = 400  # sealed ones, of one model each, that a request opens
+MAX_OUTCOMES = 100_000  # of a request
+MAX_DAYS = 400  # sealed days, of one model each, that a request opens
 NO_DECISION = "there is no recorded decision with this id"
-_AUDITED_IDS = 20
-_TOLERANCE = 300.0  # seconds by which the clocks of clients may differ from ours
+_MAX_AUDITED_IDS = 20
+_TOLERANCE = 300.0  # seconds by which the clocks of clients may differ from that of the service
 
 FIELDS = ("id", "truth", "action", "benefit", "at")
 
 
 @dataclass(frozen=True)
-class Sent:
-    """Outcomes as they were sent: a row for each with `FIELDS`, None where one does not state it.
+class OutcomeRows:
+    """The outcomes of a request: rows of `FIELDS`, None where an outcome does not state a field.
 
-    One without a truth is open. `place` gives the JSON pointer of a field of one of them. In text from a table
-    (`words`) a missing truth or action may be a word such as NA.
+    An outcome without a truth is open. `place(i, field)` is the JSON pointer of a field. In text
+    from a table (`words`) a missing truth or action may be a word such as NA.
     """
 
     rows: Sequence[tuple[Any, ...]]
@@ -44,30 +44,33 @@ class Sent:
 
     @property
     def days(self) -> int:
-        """How many days the ids name that are the service's own."""
+        """The number of days in the ids that the service made itself."""
         return len({day_of_id(row[0]) for row in self.rows} - {None})
 
     def lacks(self, word: Label | None, names: Sequence[Label]) -> bool:
-        """Whether a truth or an action is missing, where these are the names of classes or actions."""
+        """Whether a truth or an action is missing; `names` are those of the classes or actions."""
         return word is None or (self.words and word in MISSING and word not in names)
+
+
+def _text_of_integer(value: Any) -> Any:
+    return str(value) if type(value) is int else value
+
+
+def _text_of_boolean(value: Any) -> Any:
+    return str(value).lower() if type(value) is bool else value
 
 
 class OutcomeDocument(WireModel):
     """What became of a decision."""
 
-    id: Annotated[Text, BeforeValidator(lambda sent: str(sent) if type(sent) is int else sent)] = (
-        Field(
-            max_length=MAX_ID,
-            description="of the decision, as its answer had it",
-            examples=["visit-1"],
-        )
+    id: Annotated[Text, BeforeValidator(_text_of_integer)] = Field(
+        max_length=MAX_ID,
+        description="of the decision, as its answer had it",
+        examples=["visit-1"],
     )
-    truth: Annotated[
-        StrictInt | Number | Text | None,
-        BeforeValidator(lambda sent: str(sent).lower() if type(sent) is bool else sent),
-    ] = Field(
-        description="the class that it really was, of booleans `true` or `false`; of a quantity, and of bands, the"
-        " number; null while it is open: nothing is stored then",
+    truth: Annotated[StrictInt | Number | Text | None, BeforeValidator(_text_of_boolean)] = Field(
+        description="the class that it really was, of booleans `true` or `false`; of a quantity,"
+        " and of bands, the number; null while it is open: nothing is stored then",
         examples=["ill"],
     )
     action: StrictInt | Text | None = Field(
@@ -82,7 +85,8 @@ class OutcomeDocument(WireModel):
     )
     at: Moment = Field(
         default=None,
-        description=f"when the truth was known, where that is not now: after the decision; {TIME_FORM}",
+        description="when the truth was known, where that is not now: after the decision;"
+        f" {TIME_FORM}",
         examples=["2026-03-01T12:00:00Z"],
     )
 
@@ -98,66 +102,94 @@ class OutcomesRequest(WireModel):
     outcomes: Annotated[list[OutcomeDocument], Field(fail_fast=True, min_length=1)]
     correct: StrictBool = CORRECT
 
-    def sent(self) -> Sent:
-        """As rows."""
-        rows = [(each.id, each.truth, each.action, each.benefit, each.at) for each in self.outcomes]
-        return Sent(rows, lambda i, name: pointer("outcomes", i, name))
+    def rows(self) -> OutcomeRows:
+        """The outcomes as rows."""
+        rows = [
+            (outcome.id, outcome.truth, outcome.action, outcome.benefit, outcome.at)
+            for outcome in self.outcomes
+        ]
+        return OutcomeRows(rows, lambda i, name: pointer("outcomes", i, name))
 
 
 def check_count(count: int) -> None:
     """TooLarge for more outcomes than a request may have."""
-    if count > MOST:
-        raise TooLarge(f"a request may have at most {MOST:,} outcomes; this has {count:,}")
+    if count > MAX_OUTCOMES:
+        raise TooLarge(f"a request may have at most {MAX_OUTCOMES:,} outcomes; this has {count:,}")
 
 
-def take_in(stores: Stores, caller: Caller, sent: Sent, *, correct: bool) -> dict[str, Any]:
-    """Store outcomes, and report what became of each; see `intake.receive`.
+class _Decisions:
+    """The decisions that the outcomes of a request belong to, where the key is for their models."""
 
-    Outcomes of decisions that are not recorded, or whose models the key is not for, are unknown. Nothing is stored of
-    open ones. Raises Invalid with the place of what does not fit its decision, and then stores nothing. O(n log n).
-    """
-    check_count(len(sent.rows))
-    reject(_flaws(sent))
-    ids = list(dict.fromkeys(id_ for id_, truth, *_ in sent.rows if truth is not None))
-    found: dict[str, Located] = {}
+    def __init__(self, stores: Stores, caller: Caller, outcomes: OutcomeRows) -> None:
+        self._stores = stores
+        self._caller = caller
+        self._outcomes = outcomes
+        self.ids = list(dict.fromkeys(id_ for id_, truth, *_ in outcomes.rows if truth is not None))
+        self.located: dict[str, Located] = {}
 
-    def resolve() -> Mapping[str, tuple[Located, Outcome]]:
-        nonlocal found
-        located = stores.archive.locate(ids, caller.allows, MOST_DAYS)
-        found = {id_: each for id_, each in located.items() if caller.allows(each.model)}
-        return _resolved(sent, found)
+    def resolve(self) -> Mapping[str, tuple[Located, Outcome]]:
+        """Locate the decisions, also again after some have moved; their outcomes, by the ids."""
+        allows = self._caller.allows
+        located = self._stores.archive.locate(self.ids, allows, MAX_DAYS)
+        self.located = {id_: place for id_, place in located.items() if allows(place.model)}
+        return _resolved(self._outcomes, self.located)
 
-    def audited(received: Received) -> Write | None:
-        if not received.corrected:
+    def audited(self, received: Received) -> Write | None:
+        """The entry of the audit log about corrections; an id may identify a person, so it has
+        digests.
+        """
+        corrected = received.corrected
+        if not corrected:
             return None
-        models = sorted({found[id_].model for id_ in received.corrected})
+        models = sorted({self.located[id_].model for id_ in corrected})
         subject = models[0] if len(models) == 1 else f"{len(models)} models"
-        digests = [
-            id_digest(id_) for id_ in received.corrected[:_AUDITED_IDS]
-        ]  # an id may tell of a person
-        return stores.audit.entry(
-            caller, "outcomes.correct", subject, count=len(received.corrected), id_digests=digests
+        digests = [id_digest(id_) for id_ in corrected[:_MAX_AUDITED_IDS]]
+        return self._stores.audit.entry(
+            self._caller, "outcomes.correct", subject, count=len(corrected), id_digests=digests
         )
 
-    received = receive(stores.database, resolve, correct=correct, also=audited)
+    def is_open(self, id_: str, truth: Label | None) -> bool:
+        """Whether an outcome has no truth, so that nothing of it is stored."""
+        if truth is None:
+            return True
+        decision = self.located.get(id_)
+        return decision is not None and self._outcomes.lacks(truth, decision.terms.classes)
+
+
+def store(
+    stores: Stores, caller: Caller, outcomes: OutcomeRows, *, correct: bool
+) -> dict[str, Any]:
+    """Store outcomes, and report the result of each; see `intake.receive`.
+
+    Outcomes of decisions that are not recorded, or whose models the key is not for, are unknown.
+    Nothing is stored of open ones. Raises Invalid with the place of what does not fit its decision,
+    and then stores nothing. O(n log n).
+    """
+    check_count(len(outcomes.rows))
+    reject(_flaws(outcomes))
+    decisions = _Decisions(stores, caller, outcomes)
+    received = receive(stores.database, decisions.resolve, correct=correct, also=decisions.audited)
     stores.recorder.totals.hear(received.first, time())
+    located = decisions.located
     return {
         "accepted": received.accepted,
         "unchanged": received.unchanged,
-        "open": sum(
-            truth is None or (id_ in found and sent.lacks(truth, found[id_].terms.classes))
-            for id_, truth, *_ in sent.rows
-        ),
-        "unknown": [id_ for id_ in ids if id_ not in found],
+        "open": sum(decisions.is_open(id_, truth) for id_, truth, *_ in outcomes.rows),
+        "unknown": [id_ for id_ in decisions.ids if id_ not in located],
         "conflicts": [
-            {"id": id_, "stored": _worded(found[id_], stored), "sent": _worded(found[id_], other)}
-            for id_, stored, other in received.conflicts
+            {
+                "id": id_,
+                "stored": _worded(located[id_], stored),
+                "sent": _worded(located[id_], outcome),
+            }
+            for id_, stored, outcome in received.conflicts
         ],
     }
 
 
 def erase(stores: Stores, caller: Caller, id_: str) -> None:
-    """Delete a decision with all that belongs to it, see `Archive.erase`; the audit log has the digest of its id.
+    """Delete a decision with all that belongs to it, see `Archive.erase`; the audit log has the
+    digest of its id.
 
     NotFound where there is none, or where the key is not for its model.
     """
@@ -167,72 +199,75 @@ def erase(stores: Stores, caller: Caller, id_: str) -> None:
         raise NotFound(NO_DECISION)
 
 
-def _flaws(sent: Sent) -> Iterator[Flaw]:
-    """What is no id, benefit or time."""
+def _flaws(outcomes: OutcomeRows) -> Iterator[Flaw]:
+    """The flaws of ids, benefits and times."""
     latest = time() + _TOLERANCE
-    for i, (id_, _, _, benefit, at) in enumerate(sent.rows):
+    for i, (id_, _, _, benefit, at) in enumerate(outcomes.rows):
         if not 1 <= len(id_) <= MAX_ID:
-            yield Flaw(sent.place(i, "id"), f"an id has 1 to {MAX_ID} characters")
+            yield Flaw(outcomes.place(i, "id"), f"an id has 1 to {MAX_ID} characters")
         if not abs(benefit or 0.0) <= LARGEST_EARNED:
-            msg = f"a benefit is a finite number of magnitude at most {LARGEST_EARNED:g}"
-            yield Flaw(sent.place(i, "benefit"), msg)
+            message = f"a benefit is a finite number of magnitude at most {LARGEST_EARNED:g}"
+            yield Flaw(outcomes.place(i, "benefit"), message)
         if not 0 <= (at or 0.0) <= latest:
-            yield Flaw(sent.place(i, "at"), "a truth is known after 1970, and not in the future")
+            message = "a truth is known after 1970, and not in the future"
+            yield Flaw(outcomes.place(i, "at"), message)
 
 
-def _resolved(sent: Sent, found: Mapping[str, Located]) -> dict[str, tuple[Located, Outcome]]:
-    """The outcomes of decisions that were found, in the words of their terms; Invalid at what is none of these, and at
-    another outcome of the same decision.
+class _Codes:
+    """The codes of classes and actions by their names, and the flaws of names that are unknown."""
+
+    def __init__(self, place: Callable[[int, str], str]) -> None:
+        self.flaws: list[Flaw] = []
+        self._place = place
+        self._codes: dict[tuple[Label, ...], dict[str, int]] = {}
+
+    def code(self, i: int, field: str, label: Label | float, names: tuple[Label, ...]) -> int:
+        """The position of a label among `names`; 0 and a flaw at the field of row i if unknown."""
+        codes = self._codes.get(names)
+        if codes is None:
+            codes = self._codes[names] = {str(name): k for k, name in enumerate(names)}
+        text = str(label)
+        # pandas writes integers beside missing ones as 1.0; other systems write other Unicode.
+        for spelling in (text, text.removesuffix(".0"), normal(text)):
+            if spelling in codes:
+                return codes[spelling]
+        kind = "class" if field == "truth" else field
+        self.flaws.append(unknown_at(self._place(i, field), kind, label, codes))
+        return 0
+
+
+def _resolved(
+    outcomes: OutcomeRows, located: Mapping[str, Located]
+) -> dict[str, tuple[Located, Outcome]]:
+    """The outcomes of located decisions, as codes of their terms, by the ids.
+
+    Invalid where a name is none of the terms', and at a second, different outcome of one decision.
     """
-    positions: dict[tuple[Label, ...], dict[str, int]] = {}
-    flaws: list[Flaw] = []
-
-    def index(i: int, field: str, label: Label | float, names: tuple[Label, ...]) -> int:
-        known = positions.get(names)
-        if known is None:
-            known = positions[names] = {str(name): k for k, name in enumerate(names)}
-        word = str(label)
-        # As pandas writes integers beside missing ones, or as another system writes text.
-        others = word.removesuffix(".0"), normal(word)
-        k = next((known[name] for name in (word, *others) if name in known), None)
-        if k is None:
-            what = "class" if field == "truth" else field
-            flaws.append(unknown_at(sent.place(i, field), what, label, known))
-        return k or 0
-
+    codes = _Codes(outcomes.place)
+    flaws = codes.flaws
     resolved = {}
     first: dict[str, Any] = {}
-    for i, (id_, truth, action, benefit, at) in enumerate(sent.rows):
-        decision = found.get(id_)
-        if sent.lacks(truth, decision.terms.classes if decision else ()):
+    for i, (id_, truth, action, benefit, at) in enumerate(outcomes.rows):
+        decision = located.get(id_)
+        if outcomes.lacks(truth, decision.terms.classes if decision else ()):
             continue
         outcome: Any = (truth, action, benefit, at)
         if decision is not None:
-            done = (
-                None
-                if sent.lacks(action, decision.terms.actions)
-                else index(i, "action", action, decision.terms.actions)
-            )
+            terms = decision.terms
+            action_code = None
+            if not outcomes.lacks(action, terms.actions):
+                action_code = codes.code(i, "action", action, terms.actions)
             if at is not None and at < decision.at - _TOLERANCE:
                 made = datetime.fromtimestamp(decision.at, UTC).isoformat(timespec="seconds")
-                flaws.append(
-                    Flaw(
-                        sent.place(i, "at"),
-                        f"'at' is before the decision, which was made at {made}",
-                    )
-                )
-            label, number = decision.terms.labelled(truth)
-            outcome = Outcome(
-                index(i, "truth", label, decision.terms.classes), done, benefit, at, number
-            )
+                message = f"'at' is before the decision, which was made at {made}"
+                flaws.append(Flaw(outcomes.place(i, "at"), message))
+            label, number = terms.labelled(truth)
+            truth_code = codes.code(i, "truth", label, terms.classes)
+            outcome = Outcome(truth_code, action_code, benefit, at, number)
             resolved[id_] = decision, outcome
         if first.setdefault(id_, outcome) != outcome:
-            flaws.append(
-                Flaw(
-                    sent.place(i, "id"),
-                    f"{id_!r} comes twice in this request, with different outcomes",
-                )
-            )
+            message = f"{id_!r} comes twice in this request, with different outcomes"
+            flaws.append(Flaw(outcomes.place(i, "id"), message))
         if len(flaws) >= MAX_ERRORS:
             break
     reject(flaws)
@@ -243,8 +278,6 @@ def _worded(decision: Located, outcome: Outcome) -> dict[str, Any]:
     """An outcome in the words of its decision, with the fields that it states."""
     words = outcome.stated
     words["truth"] = words.pop("number", decision.terms.classes[outcome.truth])
-    return (
-        words
-        if outcome.action is None
-        else words | {"action": decision.terms.actions[outcome.action]}
-    )
+    if outcome.action is not None:
+        words |= {"action": decision.terms.actions[outcome.action]}
+    return words

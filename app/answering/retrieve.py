@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from app.answering.predict import LARGEST_ANSWER, check_finite
-from app.answering.set_losses import promiser
+from app.answering.set_losses import holdout_losses
 from app.errors import Conflict
 from app.registry.loaded import Loaded
 from app.requests.losses import SAMPLED, RetrieveFields, Sets, check_extent
@@ -23,20 +23,20 @@ from payoff.retrieval.selection import (
     select_many,
 )
 
-MOST_SECONDS = 10  # of a core, for all sets of a call
+MAX_SECONDS = 10  # of a core, for all sets of a call
 _SAMPLED_LEARNER = "multilabel_forest"
-_MAX_ITEMS = 20_000  # labels of all instances of one call
+_MAX_SAMPLED_LABELS = 20_000  # of all instances of one call
 _MAX_LEAF_ROWS = 20_000_000  # training rows in the leaves of all instances of one call: seconds
-_MAX_CUT = (
-    0.1  # of the weight of an instance's label vectors: with more, the best set may be another one
-)
+# The share of the weight of an instance's label vectors that may be left out: with more, the best
+# set may be another one.
+_MAX_OMITTED = 0.1
 
 
 @dataclass(frozen=True)
 class Retrieved:
-    """A choice. `labels` name the positions where a model's classes are the items; `positive` is the class that counts
-    as relevant; `marginals` are the probabilities used, if asked for; `correction` is what the hold-out adds to the
-    expected losses.
+    """A choice. `labels` name the positions where a model's classes are the items; `positive` is
+    the class that counts as relevant; `marginals` are the probabilities used, if asked for;
+    `correction` is what the hold-out adds to the expected losses.
     """
 
     choice: Selections
@@ -47,148 +47,165 @@ class Retrieved:
     correction: float | None = None
 
 
-def retrieve(sets: Sets, asked: RetrieveFields) -> Retrieved:
+def retrieve(sets: Sets, question: RetrieveFields) -> Retrieved:
     """Choose from probabilities as sent.
 
-    Raises Invalid with the place: below /probabilities, or at the name of the field that does not fit.
+    Raises Invalid with the place: below /probabilities, or at the name of the field that does not
+    fit.
     """
-    if asked.positive is not None:
+    if question.positive is not None:
         raise Invalid.at(
             "/positive",
             "'positive' needs a model; probabilities in the request are those of being relevant",
         )
-    if asked.method == "sampled":
+    if question.method == "sampled":
         raise Invalid.at(
             "/method",
             f"'sampled' needs a model of the learner {_SAMPLED_LEARNER!r}, not probabilities",
         )
-    _check_fields(asked, len(sets.p))
-    if asked.setting == "multiclass" and not len(sets.p) and sets.offsets is None:
-        sets = Sets(sets.p, np.zeros(1, dtype=np.int64))  # an empty list has no rows
+    _check_fields(question, len(sets.p))
+    if question.setting == "multiclass" and not len(sets.p) and sets.offsets is None:
+        # An empty list has no rows.
+        sets = Sets(sets.p, np.zeros(1, dtype=np.int64))
     sets = sets.checked()
-    if asked.setting == "multiclass":
+    if question.setting == "multiclass":
         _check_rows(sets)
-    if asked.average:
+    if question.average:
         sets = _by_label(sets)
-    choice = _choose(sets, asked)
-    return Retrieved(choice, list(choice.warnings), marginals=sets if asked.marginals else None)
+    choice = _choose(sets, question)
+    return Retrieved(choice, list(choice.warnings), marginals=sets if question.marginals else None)
 
 
 def retrieve_with(
-    model: Loaded, X: np.ndarray, asked: RetrieveFields, warnings: list[str]
+    model: Loaded, X: np.ndarray, question: RetrieveFields, warnings: list[str]
 ) -> Retrieved:
-    """Choose for rows X (n, m) as the model's schema encodes them: the n items of one set (binary) or, with `average`,
-    of a set per label; else a set per row.
+    """Choose for rows X (n, m) as the model's schema encodes them: the n items of one set (binary)
+    or, with `average`, of a set per label; else a set per row.
 
     Raises Invalid at the name of the field that does not fit.
     """
     warnings = [*model.card.warnings, *warnings]
+    _check_setting(model, question)
+    column = _positive(model, question)
+    extent = (len(X), len(X) * len(model.classes)) if column is None else (1, len(X))
+    check_extent(*extent)
+    _check_fields(question, extent[1])
+    if question.method == "sampled":
+        return _retrieve_sampled(model, X, question, warnings)
+    by_class = bool(question.average) or column is not None  # then the items are the instances
+    if not by_class:
+        question.terms.sizes(len(model.classes))  # even if there are no sets
+        check_usable(question.terms.loss, len(model.classes))
+    P = model.estimator.posterior(X)
+    check_finite(P)
+    if column is not None:
+        P = P[:, [column]]
+    sets = Sets.of_rows(P.T if by_class else P)
+    choice = _choose(sets, question)
+    warnings += choice.warnings
+    correction = None
+    if model.multilabel and not by_class:
+        losses = model.once(holdout_losses)(replace(question.terms, curve=False))
+        if losses is not None:
+            correction = losses.correction
+            warnings += [losses.warning] if losses.warning else []
+    return Retrieved(
+        choice,
+        warnings,
+        labels=None if by_class else model.classes,
+        positive=None if column is None else model.classes[column],
+        marginals=sets if question.marginals else None,
+        correction=correction,
+    )
+
+
+def _check_setting(model: Loaded, question: RetrieveFields) -> None:
     if model.regression:
         raise Invalid.at(
             "/model",
             f"{model.name!r} predicts numbers; /retrieve needs a model of classes or labels",
         )
-    fitting = "multilabel" if model.multilabel else "multiclass"
-    if asked.setting not in ("binary", fitting):
-        has = "several labels" if model.multilabel else "one label"
-        raise Invalid.at("/setting", f"{model.name!r} has {has}; use 'binary' or {fitting!r}")
-    column = _positive(model, asked)
-    extent = (len(X), len(X) * len(model.classes)) if column is None else (1, len(X))
-    check_extent(*extent)
-    _check_fields(asked, extent[1])
-    if asked.method == "sampled":
-        if asked.setting != "multilabel":
-            allowed = "'sampled' is allowed in the setting 'multilabel' only"
-            raise Invalid.at("/method", f"{allowed}, not in {asked.setting!r}")
-        if asked.curve or asked.average:
-            name = "curve" if asked.curve else "average"
-            raise Invalid.at(pointer(name), f"{name!r} is not allowed with the method 'sampled'")
-        choice, sets = sampled_sets(model, X, asked.terms)
-        shown = sets if asked.marginals else None
-        return Retrieved(choice, [*warnings, *choice.warnings], model.classes, marginals=shown)
-    by_class = bool(asked.average) or column is not None  # then the items are the instances
-    if not by_class:
-        asked.terms.sizes(len(model.classes))  # even if there are no sets
-        check_usable(asked.terms.loss, len(model.classes))
-    P = model.estimator.posterior(X)
-    check_finite(P)
-    P = P if column is None else P[:, [column]]
-    sets = Sets.of_rows(P.T if by_class else P)
-    choice = _choose(sets, asked)
-    promise = (
-        model.once(promiser)(replace(asked.terms, curve=False))
-        if model.multilabel and not by_class
-        else None
-    )
-    return Retrieved(
-        choice,
-        [
-            *warnings,
-            *choice.warnings,
-            *([] if promise is None or promise.warning is None else [promise.warning]),
-        ],
-        labels=None if by_class else model.classes,
-        positive=None if column is None else model.classes[column],
-        marginals=sets if asked.marginals else None,
-        correction=None if promise is None else promise.correction,
-    )
+    setting = "multilabel" if model.multilabel else "multiclass"
+    if question.setting not in ("binary", setting):
+        labels = "several labels" if model.multilabel else "one label"
+        raise Invalid.at("/setting", f"{model.name!r} has {labels}; use 'binary' or {setting!r}")
 
 
-def _check_fields(asked: RetrieveFields, items: int) -> None:
-    if asked.average and asked.setting == "binary":
+def _retrieve_sampled(
+    model: Loaded, X: np.ndarray, question: RetrieveFields, warnings: list[str]
+) -> Retrieved:
+    if question.setting != "multilabel":
+        raise Invalid.at(
+            "/method",
+            f"'sampled' is allowed in the setting 'multilabel' only, not in {question.setting!r}",
+        )
+    if question.curve or question.average:
+        name = "curve" if question.curve else "average"
+        raise Invalid.at(pointer(name), f"{name!r} is not allowed with the method 'sampled'")
+    choice, sets = sampled_sets(model, X, question.terms)
+    marginals = sets if question.marginals else None
+    return Retrieved(choice, [*warnings, *choice.warnings], model.classes, marginals=marginals)
+
+
+def _check_fields(question: RetrieveFields, items: int) -> None:
+    if question.average and question.setting == "binary":
         raise Invalid.at(
             "/average", "'average' is allowed in the settings 'multilabel' and 'multiclass' only"
         )
-    if asked.marginals and items > LARGEST_ANSWER:
+    if question.marginals and items > LARGEST_ANSWER:
         raise TooLarge(
-            f"the answer would hold {items:,} marginal probabilities; at most {LARGEST_ANSWER:,} are allowed"
+            f"the answer would hold {items:,} marginal probabilities;"
+            f" at most {LARGEST_ANSWER:,} are allowed"
         )
 
 
-def _positive(model: Loaded, asked: RetrieveFields) -> int | None:
-    """The column of the class or label that counts as relevant; None where the classes are the items."""
-    if asked.setting != "binary":
-        if asked.positive is not None:
+def _positive(model: Loaded, question: RetrieveFields) -> int | None:
+    """The column of the class or label that counts as relevant; None where the classes are the
+    items.
+    """
+    if question.setting != "binary":
+        if question.positive is not None:
             raise Invalid.at("/positive", "'positive' is allowed in the setting 'binary' only")
         return None
     names = [str(name) for name in model.classes]
-    if asked.positive is None and len(names) == 2 and not model.multilabel:
+    if question.positive is None and len(names) == 2 and not model.multilabel:
         return 1
-    what = "label" if model.multilabel else "class"
-    if asked.positive is None:
-        several = "classes" if what == "class" else "labels"
+    kind, kinds = ("label", "labels") if model.multilabel else ("class", "classes")
+    if question.positive is None:
         raise Invalid.at(
-            "/positive", f"{model.name!r} has {len(names)} {several}; name the {what} that counts"
+            "/positive", f"{model.name!r} has {len(names)} {kinds}; name the {kind} that counts"
         )
-    if str(asked.positive) not in names:
-        raise Invalid.at("/positive", unknown(what, asked.positive, names))
-    return names.index(str(asked.positive))
+    if str(question.positive) not in names:
+        raise Invalid.at("/positive", unknown(kind, question.positive, names))
+    return names.index(str(question.positive))
 
 
-def _choose(sets: Sets, asked: RetrieveFields) -> Selections:
-    one_true = asked.setting == "multiclass" and not asked.average
-    needed = 0.0 if one_true else seconds(sets.sizes, sets.spread, asked.terms)
-    if needed > MOST_SECONDS:
+def _choose(sets: Sets, question: RetrieveFields) -> Selections:
+    is_one_class = question.setting == "multiclass" and not question.average
+    needed = 0.0 if is_one_class else seconds(sets.sizes, sets.spread, question.terms)
+    if needed > MAX_SECONDS:
         raise TooLarge(
-            f"these sets would take some {needed:.0f} s of a core with the loss {asked.terms.loss.name!r}; at most"
-            f" {MOST_SECONDS} are allowed: send fewer items at once"
+            f"these sets would take some {needed:.0f} s of a core with the loss"
+            f" {question.terms.loss.name!r}; at most {MAX_SECONDS} are allowed: send fewer items at"
+            " once"
         )
-    if one_true and len(sets.sizes):
-        choice = select_class_set(sets.p.reshape(len(sets.sizes), -1), asked.terms)
+    if is_one_class and len(sets.sizes):
+        choice = select_class_set(sets.p.reshape(len(sets.sizes), -1), question.terms)
     elif sets.offsets is None:
-        choice = select(sets.p, asked.terms)
+        choice = select(sets.p, question.terms)
     else:
-        choice = select_many(sets.p, sets.offsets, asked.terms)
+        choice = select_many(sets.p, sets.offsets, question.terms)
     if not np.isfinite(choice.figures).all():
         raise Invalid.at(
             "/loss",
-            "the loss is outside the range of a 64-bit float; use coefficients of similar magnitude",
+            "the loss is outside the range of a 64-bit float;"
+            " use coefficients of similar magnitude",
         )
     return choice
 
 
 def _by_label(sets: Sets) -> Sets:
-    """The sets of rows turned: one for each column."""
+    """A set for each column of the sets of rows."""
     sizes = sets.sizes
     _check_lengths(sizes)
     return Sets.of_rows(sets.p.reshape(len(sizes), sizes[0] if len(sizes) else 0).T)
@@ -197,12 +214,15 @@ def _by_label(sets: Sets) -> Sets:
 def _check_lengths(sizes: np.ndarray) -> None:
     if (sizes != sizes[:1]).any():
         row = int(np.argmax(sizes != sizes[0]))
-        message = f"the row has {sizes[row]} probabilities and the first row {sizes[0]}; send one for each class"
-        raise Invalid.at(pointer("probabilities", row), message)
+        raise Invalid.at(
+            pointer("probabilities", row),
+            f"the row has {sizes[row]} probabilities and the first row {sizes[0]};"
+            " send one for each class",
+        )
 
 
 def _check_rows(sets: Sets) -> None:
-    """One length, and a sum of 1, which a row without classes does not have."""
+    """Invalid unless all rows have one length and a sum of 1, which an empty row does not have."""
     sizes = sets.sizes
     _check_lengths(sizes)
     P = sets.p.reshape(len(sizes), sizes[0] if len(sizes) else 0)
@@ -215,55 +235,60 @@ def _check_rows(sets: Sets) -> None:
 
 
 def sampled_sets(model: Loaded, X: np.ndarray, terms: SetTerms) -> tuple[Selections, Sets]:
-    """A set for each row X (n, m) as the schema of a model of labels encodes them, and its label vectors' marginals.
+    """A set for each row X (n, m) as the schema of a model of labels encodes them, and its label
+    vectors' marginals.
 
-    Raises Conflict at /method where the model has no label vectors, Invalid at the field of `terms` that
-    does not fit, and TooLarge for too many labels or vectors. Costs as `select_sampled`.
+    Raises Conflict at /method where the model has no label vectors, Invalid at the field of `terms`
+    that does not fit, and TooLarge for too many labels or vectors. Costs as `select_sampled`.
     """
     _check_sampled(model, X)
-    cut: list[float] = []
+    omitted: list[float] = []  # the weight of each row's label vectors that is left out
 
-    def vectors() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        for found, weights, lost in model.estimator.label_vectors(X):
-            cut.append(lost)
-            yield found, weights
+    def label_vectors() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for vectors, weights, omitted_weight in model.estimator.label_vectors(X):
+            omitted.append(omitted_weight)
+            yield vectors, weights
 
-    found, marginals = select_sampled(vectors(), model.estimator.posterior(X), terms)
-    unproven = np.array(cut) > _MAX_CUT
-    found.figures[SAMPLED.index("gap"), unproven] = np.nan
-    warnings = _about_cut(max(cut, default=0.0), int(unproven.sum()))
-    return replace(found, warnings=warnings), Sets.of_rows(marginals)
+    selections, marginals = select_sampled(label_vectors(), model.estimator.posterior(X), terms)
+    unproven = np.array(omitted) > _MAX_OMITTED
+    selections.figures[SAMPLED.index("gap"), unproven] = np.nan
+    warnings = _omission_warnings(max(omitted, default=0.0), int(unproven.sum()))
+    return replace(selections, warnings=warnings), Sets.of_rows(marginals)
 
 
 def _check_sampled(model: Loaded, X: np.ndarray) -> None:
     if not hasattr(model.estimator, "neighbours_"):
         raise Conflict.at(
             "/method",
-            f"'sampled' needs a version of the learner {_SAMPLED_LEARNER!r} with its label vectors; train one",
+            f"'sampled' needs a version of the learner {_SAMPLED_LEARNER!r} with its label vectors;"
+            " train one",
         )
     labels = len(model.classes)
-    if labels > MAX_LABELS or len(X) * labels > _MAX_ITEMS:
+    if labels > MAX_LABELS or len(X) * labels > _MAX_SAMPLED_LABELS:
         raise TooLarge(
-            f"the request has {len(X):,} instances of {labels:,} labels; 'sampled' takes at most {MAX_LABELS} labels,"
-            f" and {_MAX_ITEMS:,} of all instances together"
+            f"the request has {len(X):,} instances of {labels:,} labels; 'sampled' takes at most"
+            f" {MAX_LABELS} labels, and {_MAX_SAMPLED_LABELS:,} of all instances together"
         )
-    work = model.estimator.label_vector_work(X)
-    if work > _MAX_LEAF_ROWS:
+    leaf_rows = model.estimator.label_vector_work(X)
+    if leaf_rows > _MAX_LEAF_ROWS:
         raise TooLarge(
-            f"the {len(X):,} instances have {work:,} training rows in their leaves; 'sampled' takes at most"
-            f" {_MAX_LEAF_ROWS:,} of all instances together; send fewer instances at once, or train fewer trees"
+            f"the {len(X):,} instances have {leaf_rows:,} training rows in their leaves; 'sampled'"
+            f" takes at most {_MAX_LEAF_ROWS:,} of all instances together; send fewer instances at"
+            " once, or train fewer trees"
         )
 
 
-def _about_cut(largest: float, unproven: int) -> tuple[str, ...]:
-    """What to warn of where up to `largest` of an instance's weight is left out, of `unproven` instances too much."""
+def _omission_warnings(largest: float, unproven: int) -> tuple[str, ...]:
+    """A warning where up to `largest` of an instance's weight is left out, and too much of
+    `unproven` instances.
+    """
     if not largest:
         return ()
-    warning = f"of the weight of an instance's label vectors up to {largest:.1%} is left out: the lightest ones"
-    many = counted(unproven, "instance")
-    return (
-        warning
-        + (
-            f"; 'gap' is null for {many} with more than {_MAX_CUT:.0%} left out" if unproven else ""
-        ),
+    warning = (
+        f"of the weight of an instance's label vectors up to {largest:.1%} is left out:"
+        " the lightest ones"
     )
+    if unproven:
+        instances = counted(unproven, "instance")
+        warning += f"; 'gap' is null for {instances} with more than {_MAX_OMITTED:.0%} left out"
+    return (warning,)

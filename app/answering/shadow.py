@@ -1,4 +1,4 @@
-"""Challengers: versions that decide on the recorded requests to an alias, without delaying the answers."""
+"""Challengers: versions that decide on recorded requests to an alias, without delaying answers."""
 
 import logging
 from collections import deque
@@ -25,8 +25,8 @@ from app.registry.snapshot import Reference
 from app.stores import Stores
 from payoff.errors import Flaw, Invalid, PayoffError, pointer, reject
 
-MOST_CHALLENGERS = 3  # of an alias: each decides on all of its requests
-_MOST_NUMBERS = 1_000_000  # of the instances that wait; beyond it requests have no shadow
+MAX_CHALLENGERS = 3  # of an alias: each decides on all of its requests
+_MAX_WAITING_NUMBERS = 1_000_000  # of the waiting instances; with more, requests have no shadow
 _PAUSE_SECONDS = 1.0  # after an error of the database
 
 _log = logging.getLogger(__name__)
@@ -41,40 +41,40 @@ def check_challengers(
     """
     for reference in references:
         by.need_model(reference)
-    if len(references) > MOST_CHALLENGERS:
-        raise Invalid.at("/shadow", f"an alias has at most {MOST_CHALLENGERS} challengers")
+    if len(references) > MAX_CHALLENGERS:
+        raise Invalid.at("/shadow", f"an alias has at most {MAX_CHALLENGERS} challengers")
     card = stores.registry.index.card(name, version)
-    reject(
-        Flaw(pointer("shadow", i), found)
-        for i, reference in enumerate(references)
-        if (
-            found := _unfit(stores, card, reference)
-            or ("" if reference not in references[:i] else "it is named twice")
-        )
-    )
+    flaws = []
+    for i, reference in enumerate(references):
+        problem = _problem(stores, card, reference)
+        if not problem and reference in references[:i]:
+            problem = "it is named twice"
+        if problem:
+            flaws.append(Flaw(pointer("shadow", i), problem))
+    reject(flaws)
 
 
-def _unfit(stores: Stores, card: Card, reference: str) -> str:
-    """Why the version cannot be a challenger of the card's; empty where it can."""
+def _problem(stores: Stores, card: Card, reference: str) -> str:
+    """The reason why a version cannot be a challenger of the card's; empty where it can."""
     try:
-        wanted = Reference.parse(reference)
-        if wanted.version is None:
+        version = Reference.parse(reference)
+        if version.version is None:
             return f"{reference!r} changes its meaning: name a version, as in 'triage:2'"
-        other = stores.registry.index.card(wanted.name, wanted.version)
+        challenger = stores.registry.index.card(version.name, version.version)
     except (Invalid, NotFound) as error:
         return error.detail
-    if (other.name, other.version) == (card.name, card.version):
+    if (challenger.name, challenger.version) == (card.name, card.version):
         return f"{reference!r} is the version that the alias means"
-    if [str(c) for c in other.classes or ()] != [str(c) for c in card.classes or ()]:
+    if [str(c) for c in challenger.classes or ()] != [str(c) for c in card.classes or ()]:
         return f"{reference!r} has other classes"
-    if [f.name for f in other.features] != [f.name for f in card.features]:
+    if [f.name for f in challenger.features] != [f.name for f in card.features]:
         return f"{reference!r} has other features, or has them in another order"
     return ""
 
 
 @dataclass(frozen=True)
 class Offered:
-    """A recorded request to a model: its question, its rows and ids, and the day of the decisions."""
+    """A recorded request to a model: its question, rows and ids, and the day of the decisions."""
 
     challengers: Sequence[str]
     model: Loaded
@@ -89,14 +89,15 @@ class Offered:
 
     def rows_for(self, challenger: Loaded) -> Rows:
         """The rows of the challenger, which may know other categories."""
-        own, X = self.model.schema, self.rows.X
-        if challenger.schema.features != own.features:
-            X, _ = challenger.schema.encode([orjson.loads(text) for text in texts_of_rows(X, own)])
+        X, schema = self.rows.X, self.model.schema
+        if challenger.schema.features != schema.features:
+            texts = texts_of_rows(X, schema)
+            X, _ = challenger.schema.encode([orjson.loads(text) for text in texts])
         return Rows(X, [], columns=self.rows.columns)
 
 
 class ShadowDecider:
-    """One thread that has challengers decide on what is offered, as long as it keeps up."""
+    """One thread in which challengers decide on offered requests, as long as it keeps up."""
 
     def __init__(self, registry: Registry, shadows: Shadows) -> None:
         self._registry = registry
@@ -113,27 +114,27 @@ class ShadowDecider:
         self._thread.start()
 
     def stop(self) -> None:
-        """What waits is dropped: the report says how many decisions have a shadow."""
+        """End the thread; waiting requests are dropped: reports count decisions with a shadow."""
         self._stopped = True
         self._awake.set()
         if self._thread.is_alive():
             self._thread.join()
 
-    def watched(self, batch: Batch, model: Loaded, asked: PredictFields, rows: Rows) -> Batch:
-        """The batch, whose decisions the challengers of the reference make as well, as soon as it is stored."""
-        challengers = self._shadows.of(asked.model or "")
+    def watched(self, batch: Batch, model: Loaded, fields: PredictFields, rows: Rows) -> Batch:
+        """The batch, on whose rows the challengers of the reference decide once it is stored."""
+        challengers = self._shadows.of(fields.model or "")
         if not challengers or not batch.rows:
             return batch
         ids = [row.id for row in batch.rows]
-        question = asked.model_copy(update={"explain": False})
-        bare = rows._replace(sent=None)  # which takes less memory while it waits
-        offered = Offered(challengers, model, day_of(batch.rows[0].at), question, bare, ids)
+        question = fields.model_copy(update={"explain": False})
+        rows = rows._replace(sent=None)  # to take less memory while they wait
+        offered = Offered(challengers, model, day_of(batch.rows[0].at), question, rows, ids)
         return replace(batch, stored=partial(self.offer, offered))
 
     def offer(self, offered: Offered) -> None:
-        """Have the challengers decide soon; never waits."""
+        """Put the request in the queue of the thread; never waits."""
         with self._lock:
-            if self._stopped or self._numbers + offered.numbers > _MOST_NUMBERS:
+            if self._stopped or self._numbers + offered.numbers > _MAX_WAITING_NUMBERS:
                 self._shadows.dropped.inc(len(offered.ids))
                 return
             self._numbers += offered.numbers
@@ -156,9 +157,8 @@ class ShadowDecider:
         try:
             model = self._registry.load(challenger)
             answer = decide(model, offered.question, offered.rows_for(model))
-            if (
-                share := offered.question.explore
-            ) is not None:  # the same draw, or the challenger would explore less
+            share = offered.question.explore
+            if share is not None:  # the draw is the same, or the challenger would explore less
                 answer = explored(answer, offered.model.name, offered.ids, share)
             self._shadows.keep(
                 offered.ids, challenger, offered.model.name, offered.day, answer.choice.tolist()
@@ -168,6 +168,6 @@ class ShadowDecider:
             _log.warning("%s could not decide in the background: %s", challenger, error)
             if not isinstance(error, Invalid) and not self._stopped:
                 sleep(_PAUSE_SECONDS)
-        except Exception:  # noqa: BLE001 - whatever it is, the next request may succeed
+        except Exception:  # noqa: BLE001 - the next request may succeed
             self._shadows.dropped.inc(len(offered.ids))
             _log.exception("unexpected error of %s in the background", challenger)

@@ -1,10 +1,10 @@
-"""What asking feature by feature would have cost and earned on complete rows, beside what else could be done."""
+"""The costs and benefits of asking feature by feature on complete rows, beside alternatives."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from app.access.caller import Caller, Scope
-from app.answering.acquisition_model import AcquisitionModel, asker
+from app.answering.acquisition_model import AcquisitionModel, acquisition_model
 from app.answering.record import distinct
 from app.registry.loaded import Loaded
 from app.requests.costs import FeatureCosts
@@ -38,9 +38,11 @@ from payoff.decisions.case_benefits import NO_COLUMNS, Columns, by_case
 from payoff.errors import Flaw, Invalid, TooLarge, below, pointer, reject
 
 MAX_ROWS = 10_000
-_CHUNK = 1000  # rows whose states are in memory together, and
-_CELLS = 5_000_000  # their numbers for classes and actions
-_SHARES = (0.1, 0.25, 0.5, 0.75)  # of the dearest row's cost: the budgets where none are named
+# Rows whose states are in memory together, and their numbers for classes and actions.
+_ROWS_AT_ONCE = 1000
+_MAX_CELLS = 5_000_000
+# Budgets, as shares of the dearest row's cost, where the request has none.
+_BUDGET_SHARES = (0.1, 0.25, 0.5, 0.75)
 
 _Budget = Annotated[float, Field(strict=True, ge=0, le=LARGEST)]
 
@@ -68,9 +70,8 @@ class SimulateRequest(NamedMatrixFields):
 
     @model_validator(mode="after")
     def _one_source(self) -> SimulateRequest:
-        if (self.dataset is None) == (self.rows is None) or (self.rows is None) != (
-            self.labels is None
-        ):
+        has_rows = self.rows is not None
+        if (self.dataset is not None) == has_rows or has_rows != (self.labels is not None):
             raise ValueError("send either dataset, or rows with labels")
         return self
 
@@ -123,59 +124,59 @@ class _Rows(NamedTuple):
 
 
 def simulate(
-    stores: Stores, model: Loaded, asked: SimulateRequest, caller: Caller
+    stores: Stores, model: Loaded, question: SimulateRequest, caller: Caller
 ) -> dict[str, Any]:
     """Means per row of every way and budget, ready for JSON.
 
-    Raises Invalid with the place, NotFound for an unknown data set. Of more than `MAX_ROWS` rows an even selection is
-    taken, and warned about. Some 0.1 ms a row and budget.
+    Raises Invalid with the place, NotFound for an unknown data set. Of more than `MAX_ROWS` rows an
+    even selection is taken, with a warning. Some 0.1 ms a row and budget.
     """
-    ready = model.once(asker)
-    prices, stakes = ready.priced(asked.feature_costs), ready.stakes(asked)
-    by_its_own = stakes is not None and stakes.cases is not None
-    if by_its_own and asked.dataset is not None:
-        caller.need(
-            frozenset({Scope.TRAIN})
-        )  # by cells of its columns the means tell what is in them
-    rows, values, warnings = _labelled(stores, model, asked, caller)
-    names = {*model.schema.names, *values}
+    acquirer = model.once(acquisition_model)
+    prices = acquirer.prices_of(question.feature_costs)
+    matrix = acquirer.matrix_of(question)
+    is_by_case = matrix is not None and matrix.cases is not None
+    if is_by_case and question.dataset is not None:
+        # Through cells that depend on columns the means reveal the values of the columns.
+        caller.need(frozenset({Scope.TRAIN}))
+    rows, values, warnings = _labelled_rows(stores, model, question, caller)
     columns = {
         **values,
-        **columns_beside(asked.columns or {}, len(rows.X), asked.case_columns, names),
+        **columns_beside(
+            question.columns or {},
+            len(rows.X),
+            question.case_columns,
+            {*model.schema.names, *values},
+        ),
     }
-    warnings += ready.stale(prices)
+    warnings += acquirer.order_warnings(prices)
     chosen = evenly(len(rows.X))
     if len(chosen) < len(rows.X):
         warnings.append(f"{MAX_ROWS} rows of {len(rows.X)} were simulated")
         rows = _Rows(*(part[chosen] for part in rows))
-    if stakes is not None:
-        if by_its_own and len(chosen) * stakes.benefits.size > _CELLS:
+    if matrix is not None:
+        if is_by_case and len(chosen) * matrix.benefits.size > _MAX_CELLS:
             raise TooLarge(
-                f"{len(chosen):,} matrices of {stakes.benefits.size:,} cells; at most {_CELLS:,} in all"
+                f"{len(chosen):,} matrices of {matrix.benefits.size:,} cells;"
+                f" at most {_MAX_CELLS:,} in all"
             )
         columns = {name: column[chosen] for name, column in columns.items()}
-        place = (
-            None
-            if asked.rows is None
-            else partial(_place, chosen, columns, asked.rows, model.schema.names)
-        )
-        stakes = by_case(stakes, model.schema, rows.X, columns, place)
-        warnings += stakes.warnings
-    found = report(ready, rows.X, rows.y, prices, stakes, asked.budgets, rows.missing)
-    if not math.isfinite(found["nothing"]["error"] + found["everything"]["error"]):
+        place = None
+        if question.rows is not None:
+            place = partial(_place, chosen, columns, question.rows, model.schema.names)
+        matrix = by_case(matrix, model.schema, rows.X, columns, place)
+        warnings += matrix.warnings
+    simulation = report(acquirer, rows.X, rows.y, prices, matrix, question.budgets, rows.missing)
+    if not math.isfinite(simulation["nothing"]["error"] + simulation["everything"]["error"]):
         raise Invalid.at(
             "",
             "the squared errors of these rows are too large for a 64-bit float; use smaller units",
         )
-    if (
-        stakes is not None
-        and ready.experience is not None
-        and "worth_stopping" not in found["budgets"][0]
-    ):
+    can_stop = matrix is not None and acquirer.experience is not None
+    if can_stop and "worth_stopping" not in simulation["budgets"][0]:
         warnings.append(
             "`worth_stopping` is left out: it takes a few hundred different matrices times budgets"
         )
-    return {**found, "warnings": warnings}
+    return {**simulation, "warnings": warnings}
 
 
 def _place(
@@ -192,64 +193,73 @@ def _place(
     return pointer("rows", row, name if isinstance(rows[row], dict) else names.index(name))
 
 
-def _labelled(
-    stores: Stores, model: Loaded, asked: SimulateRequest, caller: Caller
+def _labelled_rows(
+    stores: Stores, model: Loaded, question: SimulateRequest, caller: Caller
 ) -> tuple[_Rows, Columns, list[str]]:
     """Complete rows of the model, the values of a data set that are no features, and warnings."""
-    if asked.dataset is not None:
-        found = find_named(stores, asked.dataset, "/dataset", caller).id
-        return _from_dataset(stores.datasets.table(found), model)
-    assert asked.rows is not None
-    assert asked.labels is not None
-    if len(asked.rows) != len(asked.labels) or not asked.rows:
-        raise Invalid.at(
-            "/labels", f"{len(asked.labels)} labels for {len(asked.rows)} rows; each row has one"
-        )
+    if question.dataset is not None:
+        dataset_id = find_named(stores, question.dataset, "/dataset", caller).id
+        return _rows_of_dataset(stores.datasets.table(dataset_id), model)
+    assert question.rows is not None
+    assert question.labels is not None
+    labels, n = question.labels, len(question.rows)
+    if n != len(labels) or not n:
+        raise Invalid.at("/labels", f"{len(labels)} labels for {n} rows; each row has one")
     with below("/rows"):
-        X, warnings = model.schema.encode(asked.rows)
-    labels, n = asked.labels, len(asked.rows)
+        X, warnings = model.schema.encode(question.rows)
     y = _labels_of_numbers(labels) if model.regression else class_codes(labels, model.classes, n)
     missing = np.isnan(X)
-    for i, j in zip(
-        *np.nonzero(missing), strict=True
-    ):  # a word that training never saw has been bought
-        row = asked.rows[i]
-        missing[i, j] = (
-            row.get(model.schema.names[j]) if isinstance(row, dict) else row[j]
-        ) is None
+    # A category that is unknown to the model is NaN, too, but its value has been bought.
+    for i, j in zip(*np.nonzero(missing), strict=True):
+        row = question.rows[i]
+        value = row.get(model.schema.names[j]) if isinstance(row, dict) else row[j]
+        missing[i, j] = value is None
     return _Rows(X, y, missing), NO_COLUMNS, list(warnings)
 
 
-def _from_dataset(table: Table, model: Loaded) -> tuple[_Rows, Columns, list[str]]:
-    there = {feature.name: (j, feature) for j, feature in enumerate(table.schema.features)}
+def _rows_of_dataset(table: Table, model: Loaded) -> tuple[_Rows, Columns, list[str]]:
+    position = {feature.name: j for j, feature in enumerate(table.schema.features)}
     X = np.empty((len(table.X), len(model.schema.names)))
     missing = np.ones(X.shape, dtype=bool)
     flaws = []
     for j, feature in enumerate(model.schema.features):
-        if feature.name not in there or there[feature.name][1].type != feature.type:
+        place = position.get(feature.name)
+        if place is None or table.schema.features[place].type != feature.type:
             flaws.append(
                 Flaw("/dataset", f"the model needs a {feature.type} feature {feature.name!r}")
             )
             continue
-        place, other = there[feature.name]
-        X[:, j] = table.X[:, place]
-        missing[:, j] = np.isnan(X[:, j])
-        if feature.type == "categorical" and other.categories != feature.categories:
-            code = {word: float(i) for i, word in enumerate(feature.categories)}
-            codes = np.array([*(code.get(word, np.nan) for word in other.categories), np.nan])
-            X[:, j] = codes[
-                np.where(np.isnan(table.X[:, place]), -1, table.X[:, place]).astype(np.intp)
-            ]
+        column = table.X[:, place]
+        missing[:, j] = np.isnan(column)
+        if feature.type == "categorical":
+            categories = table.schema.features[place].categories
+            column = _recoded(column, categories, feature.categories)
+        X[:, j] = column
     y, flaw = _target(table, model)
     flaws += [] if flaw is None else [flaw]
     reject(flaws)
-    seen = model.card.data.digest == table.digest  # whoever uploaded it, or sent it with the order
-    warnings = ["most of these rows were fitted: on new ones it will do worse"] if seen else []
+    # Whoever uploaded the data set, or sent it with the training request.
+    was_fitted = model.card.data.digest == table.digest
+    warnings = []
+    if was_fitted:
+        warnings.append("most of these rows were fitted: on new ones it will do worse")
     return _Rows(X, y, missing), table.values, warnings
 
 
+def _recoded(
+    column: np.ndarray, categories: Sequence[str], model_categories: Sequence[str]
+) -> np.ndarray:
+    """The codes of a column (n,) in the model's categories; NaN where one is missing or unknown."""
+    if categories == model_categories:
+        return column
+    code = {word: float(i) for i, word in enumerate(model_categories)}
+    codes = np.array([*(code.get(word, np.nan) for word in categories), np.nan])
+    recoded: np.ndarray = codes[np.where(np.isnan(column), -1, column).astype(np.intp)]
+    return recoded
+
+
 def _target(table: Table, model: Loaded) -> tuple[np.ndarray, Flaw | None]:
-    """The labels as the model predicts them; or why they are not."""
+    """The labels as the model predicts them; or a flaw."""
     classes = table.classes
     if model.regression:
         if table.y.ndim == 1 and not isinstance((classes or (0,))[0], str):
@@ -272,130 +282,184 @@ def _labels_of_numbers(labels: Sequence[Any]) -> np.ndarray:
 
 
 def evenly(n: int) -> np.ndarray:
-    """Which of n rows are simulated: all, or `MAX_ROWS` spread over the table, which may be sorted."""
+    """The positions of the rows of n that are simulated: all, or `MAX_ROWS` spread over the table,
+    which may be sorted.
+    """
     return np.arange(n) if n <= MAX_ROWS else np.linspace(0, n - 1, MAX_ROWS).astype(np.intp)
 
 
 def report(
-    ready: AcquisitionModel, X: np.ndarray, y: np.ndarray, prices: Prices, stakes: Prepared | None = None,
-    budgets: Sequence[float] | None = None, missing: np.ndarray | None = None,
-) -> dict[str, Any]:  # fmt: skip
-    """Mean cost, questions, error and, with stakes, benefit and net benefit on rows X (n, m) with labels y (n,).
+    acquirer: AcquisitionModel,
+    X: np.ndarray,
+    y: np.ndarray,
+    prices: Prices,
+    matrix: Prepared | None = None,
+    budgets: Sequence[float] | None = None,
+    missing: np.ndarray | None = None,
+) -> dict[str, Any]:
+    """Mean cost, questions, error and, with a matrix, benefit and net benefit on rows X (n, m) with
+    labels y (n,).
 
-    Labels are class codes, and the error is the share of wrong classes; or numbers, and it is the mean squared error.
-    `everything` buys all features of the model, and pays for a tree's nodes on the way, `nothing` none; `budgets` lists
-    for each budget, the last one none, the model asked to the end (`plain`), a forest until the vote is settled
-    (`vote_stopping`), and with stakes while it is worth the price (`worth_stopping`; of few different matrices, where
-    the stakes have one for each row). `missing` (n, m): what cannot be had and costs nothing; by default every NaN.
-    n is at least 1.
+    Labels are class codes, and the error is the share of wrong classes; or numbers, and it is the
+    mean squared error. `everything` buys all features of the model, and pays for a tree's nodes on
+    the way, `nothing` none; `budgets` lists for each budget, the last one none, the model asked to
+    the end (`plain`), a forest until the vote is settled (`vote_stopping`), and with a matrix while
+    asking is worth the price (`worth_stopping`; of few different matrices, where each row has its
+    own). `missing` (n, m): unavailable values, which cost nothing; by default every NaN. n is at
+    least 1.
     """
     rows = _Rows(X, y, np.isnan(X) if missing is None else missing)
-    own = None if stakes is None else distinct(stakes.benefits, len(X))
-    if stakes is not None and own is not None and stakes.benefits.ndim > 2:
-        work = len(own[0]) * (1 + len(_SHARES if budgets is None else budgets))
-        own = own if work <= ready.most_matrices(len(stakes.actions)) else None
-    unlimited, dearest = _run(ready, rows, prices, stakes, None, own)
+    simulator = _Simulator(acquirer, rows, prices, matrix)
+    if matrix is not None:
+        n_budgets = 1 + len(_BUDGET_SHARES if budgets is None else budgets)
+        simulator.matrices = _few_matrices(acquirer, matrix, len(X), n_budgets)
+    unlimited, dearest = simulator.run(None)
     if budgets is None:
-        budgets = sorted(
-            {min(float(f"{share * dearest:.2g}"), LARGEST) for share in _SHARES} - {0.0}
-        )
-    runs = [{"budget": b, **_run(ready, rows, prices, stakes, b, own)[0]} for b in budgets]
+        shares = {min(float(f"{share * dearest:.2g}"), LARGEST) for share in _BUDGET_SHARES}
+        budgets = sorted(shares - {0.0})
+    runs = [{"budget": budget, **simulator.run(budget)[0]} for budget in budgets]
     return {
         "rows": len(X),
-        "measure": "error_rate" if ready.classes else "mean_squared_error",
-        "nothing": _fixed(ready, rows, prices, stakes, everything=False),
-        "everything": _fixed(ready, rows, prices, stakes, everything=True),
+        "measure": "error_rate" if acquirer.classes else "mean_squared_error",
+        "nothing": simulator.with_nothing(),
+        "everything": simulator.with_everything(),
         "budgets": [*runs, {"budget": None, **unlimited}],
     }
 
 
-def _run(
-    ready: AcquisitionModel, data: _Rows, prices: Prices, stakes: Prepared | None, budget: float | None,
-    own: tuple[list[Any], np.ndarray] | None,
-) -> tuple[dict[str, Any], float]:  # fmt: skip
-    """Every way to ask within a budget, and what the dearest row has cost; `own` are the matrices by whose worth rows
-    stop, and which of them (n,) each has.
+def _few_matrices(
+    acquirer: AcquisitionModel, matrix: Prepared, n: int, n_budgets: int
+) -> tuple[list[Any], np.ndarray] | None:
+    """The distinct matrices of n rows, and the position (n,) of each row's matrix among them; None
+    where computing the worth of asking with all of them takes too long.
     """
-    sums: dict[str, dict[str, float]] = {}
-    dearest, stake = 0.0, stakes
-    which = np.zeros(len(data.X), dtype=np.intp) if own is None else own[1]
-    worths = (
-        []
-        if own is None or ready.experience is None
-        else [(B, ready.worth(B, prices, budget)) for B in own[0]]
-    )
-    width = len(ready.classes) + (0 if stakes is None else len(stakes.actions))
-    chunk = min(_CHUNK, max(1, _CELLS // ((len(ready.model.columns) + 1) * max(width, 1))))
-    for start in range(0, len(data.X), chunk):
-        rows = slice(start, start + chunk)
-        if stakes is not None and stakes.benefits.ndim > 2:
-            stake = replace(stakes, benefits=stakes.benefits[rows])
-        trajectories = ready.model.travel(data.X[rows], prices, budget, data.missing[rows])
-        dearest = max(dearest, float(trajectories.spent.max(initial=0.0)))
-        for name, ends in _ends(ready, trajectories, worths, which[rows]).items():
-            finished = trajectories.resolved & (ends == trajectories.length)
-            everyone = np.arange(len(ends))
-            P = ready.probabilities(trajectories.P[everyone, ends], ends, finished)
-            spent, vote = trajectories.spent[everyone, ends], trajectories.vote[everyone, ends]
-            way = sums.setdefault(name, {})
-            for figure, column in _columns(data.y[rows], vote, P, spent, ends, stake).items():
-                way[figure] = way.get(figure, 0.0) + float(column.sum())
-    n = len(data.X)
-    return {
-        name: {figure: total / n for figure, total in way.items()} for name, way in sums.items()
-    }, dearest
+    matrices, matrix_of = distinct(matrix.benefits, n)
+    limit = acquirer.max_matrices(len(matrix.actions))
+    if matrix.benefits.ndim > 2 and len(matrices) * n_budgets > limit:
+        return None
+    return matrices, matrix_of
+
+
+@dataclass
+class _Simulator:
+    """Rows that acquire features at some prices, with decisions by a matrix. `matrices`: those by
+    whose worth rows stop, and the position (n,) of each row's matrix among them.
+    """
+
+    acquirer: AcquisitionModel
+    rows: _Rows
+    prices: Prices
+    matrix: Prepared | None
+    matrices: tuple[list[Any], np.ndarray] | None = None
+
+    def run(self, budget: float | None) -> tuple[dict[str, Any], float]:
+        """The means of every way to ask within a budget, and the cost of the dearest row."""
+        sums: dict[str, dict[str, float]] = {}
+        dearest = 0.0
+        n = len(self.rows.X)
+        worths = self._worths(budget)
+        matrix_of = np.zeros(n, dtype=np.intp) if self.matrices is None else self.matrices[1]
+        size = self._rows_at_once()
+        for start in range(0, n, size):
+            part = slice(start, start + size)
+            rows = _Rows(*(column[part] for column in self.rows))
+            trajectories = self.acquirer.model.travel(rows.X, self.prices, budget, rows.missing)
+            dearest = max(dearest, float(trajectories.spent.max(initial=0.0)))
+            matrix = self._matrix_of(part)
+            ends_by_way = _ends(self.acquirer, trajectories, worths, matrix_of[part])
+            for way, ends in ends_by_way.items():
+                figures = sums.setdefault(way, {})
+                for name, column in self._end(trajectories, ends, rows.y, matrix).items():
+                    figures[name] = figures.get(name, 0.0) + float(column.sum())
+        means = {
+            way: {name: total / n for name, total in figures.items()}
+            for way, figures in sums.items()
+        }
+        return means, dearest
+
+    def _worths(self, budget: float | None) -> list[tuple[np.ndarray, Worth]]:
+        if self.matrices is None or self.acquirer.experience is None:
+            return []
+        return [(B, self.acquirer.worth(B, self.prices, budget)) for B in self.matrices[0]]
+
+    def _rows_at_once(self) -> int:
+        width = len(self.acquirer.classes)
+        if self.matrix is not None:
+            width += len(self.matrix.actions)
+        cells = (len(self.acquirer.model.columns) + 1) * max(width, 1)
+        return min(_ROWS_AT_ONCE, max(1, _MAX_CELLS // cells))
+
+    def _matrix_of(self, part: slice) -> Prepared | None:
+        """The matrix, or the matrices of a part of the rows."""
+        if self.matrix is None or self.matrix.benefits.ndim == 2:
+            return self.matrix
+        return replace(self.matrix, benefits=self.matrix.benefits[part])
+
+    def _end(
+        self,
+        trajectories: Trajectories,
+        ends: np.ndarray,
+        y: np.ndarray,
+        matrix: Prepared | None,
+    ) -> dict[str, np.ndarray]:
+        """The figures of rows that stop in the states `ends` (n,)."""
+        rows = np.arange(len(ends))
+        finished = trajectories.resolved & (ends == trajectories.length)
+        P = self.acquirer.probabilities(trajectories.P[rows, ends], ends, finished)
+        vote = trajectories.vote[rows, ends]
+        spent = trajectories.spent[rows, ends]
+        return _columns(y, vote, P, spent, ends, matrix)
+
+    def with_everything(self) -> dict[str, Any]:
+        """The means of buying all features."""
+        X, y, missing = self.rows
+        n, m = X.shape
+        cost = _cost_of_everything(missing, self.prices)
+        posterior = self.acquirer.model.posterior(X)
+        P = self.acquirer.probabilities(posterior, np.full(n, m), np.ones(n, dtype=bool))
+        vote = self.acquirer.model.predict(X)
+        return _means(_columns(y, vote, P, cost, np.full(n, m), self.matrix))
+
+    def with_nothing(self) -> dict[str, Any]:
+        """The means of buying no feature."""
+        X, y, _ = self.rows
+        n = len(X)
+        start = self.acquirer.model.travel(X[:1], self.prices, 0.0)
+        finished = start.resolved & (start.length == 0)
+        P = self.acquirer.probabilities(start.P[:, 0], np.zeros(1), finished)
+        vote = np.full(n, start.vote[0, 0])
+        P = np.repeat(P, n, axis=0)
+        return _means(_columns(y, vote, P, np.zeros(n), np.zeros(n), self.matrix))
 
 
 def _ends(
-    ready: AcquisitionModel,
+    acquirer: AcquisitionModel,
     trajectories: Trajectories,
     worths: Sequence[tuple[np.ndarray, Worth]],
-    which: np.ndarray,
+    matrix_of: np.ndarray,
 ) -> dict[str, np.ndarray]:
-    """The state in which each row stops, by each way."""
-    ends = {"plain": trajectories.length}
-    if ready.votes:
-        ends["vote_stopping"] = np.where(
-            trajectories.settled >= 0, trajectories.settled, trajectories.length
+    """The state in which each row stops, by each way to ask."""
+    length, settled = trajectories.length, trajectories.settled
+    ends = {"plain": length}
+    if acquirer.votes:
+        ends["vote_stopping"] = np.where(settled >= 0, settled, length)
+    if worths:
+        ends["worth_stopping"] = stopping_states(
+            trajectories, worths, matrix_of, acquirer.probabilities
         )
-    if not worths:
-        return ends
-    worth_ends = stopping_states(trajectories, worths, which, ready.probabilities)
-    return {**ends, "worth_stopping": worth_ends}
+    return ends
 
 
-def _fixed(
-    ready: AcquisitionModel,
-    data: _Rows,
-    prices: Prices,
-    stakes: Prepared | None,
-    *,
-    everything: bool,
-) -> dict[str, Any]:
-    """What buying all features, or none, costs and earns."""
-    X, y = data.X, data.y
-    n, m = X.shape
-    if everything:
-        cost = _all_together(data.missing, prices)
-        P, vote = (
-            ready.probabilities(ready.model.posterior(X), np.full(n, m), np.ones(n, dtype=bool)),
-            ready.model.predict(X),
-        )
-        return _means(_columns(y, vote, P, cost, np.full(n, m), stakes))
-    start = ready.model.travel(X[:1], prices, 0.0)
-    P = ready.probabilities(start.P[:, 0], np.zeros(1), start.resolved & (start.length == 0))
-    vote = np.full(n, start.vote[0, 0])
-    return _means(_columns(y, vote, np.repeat(P, n, axis=0), np.zeros(n), np.zeros(n), stakes))
-
-
-def _all_together(missing: np.ndarray, prices: Prices) -> np.ndarray:
-    """What all that is not `missing` (n, m) costs (n,): of each group, that opens it whose discount is least."""
+def _cost_of_everything(missing: np.ndarray, prices: Prices) -> np.ndarray:
+    """The cost (n,) of all features that are not `missing` (n, m): each group is opened by the one
+    with the smallest discount.
+    """
     cost: np.ndarray = np.where(missing, 0.0, prices.discounted).sum(axis=1)
+    discount = prices.cost - prices.discounted
     for group in range(len(prices.groups)):
-        more = np.where(
-            missing | (prices.group != group), np.inf, prices.cost - prices.discounted
-        ).min(axis=1)
-        cost += np.where(np.isinf(more), 0.0, more)
+        is_outside = missing | (prices.group != group)
+        smallest = np.where(is_outside, np.inf, discount).min(axis=1)
+        cost += np.where(np.isinf(smallest), 0.0, smallest)
     return cost
 
 
@@ -409,12 +473,12 @@ def _columns(
     P: np.ndarray,
     cost: np.ndarray,
     questions: np.ndarray,
-    stakes: Prepared | None,
+    matrix: Prepared | None,
 ) -> dict[str, np.ndarray]:
     with np.errstate(over="ignore"):  # `simulate` reports what overflows
         error = vote != y if y.dtype.kind == "i" else np.square(vote - y)
     columns = {"cost": cost, "questions": questions, "error": error}
-    if stakes is not None:
-        benefit = row_benefits(y, stakes.decide(P).choice, stakes.benefits)
+    if matrix is not None:
+        benefit = row_benefits(y, matrix.decide(P).choice, matrix.benefits)
         columns |= {"benefit": benefit, "net_benefit": benefit - cost}
     return columns

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from app.access.caller import ANYBODY, Caller, Scope
 from app.answering import acquire as usecase
-from app.answering.acquisition_model import AcquisitionModel, asker
+from app.answering.acquisition_model import AcquisitionModel, acquisition_model
 from app.answering.simulate import SimulateRequest, report
 from app.answering.simulate import simulate as simulated
 from app.errors import Forbidden
@@ -131,7 +131,7 @@ def test_the_simulation_is_the_mean_of_steps(model, seed, budget, size):
     X, y = rows(4, seed)
     benefits = (np.array(B) * size).tolist()
     stakes = Prepared(np.array(benefits), ("ill", "well"))
-    ready = asker(model)
+    ready = acquisition_model(model)
     told = report(ready, X, y, PRICES, stakes, [] if budget is None else [budget])["budgets"][0]
     assert ("vote_stopping" in told) == ready.votes
     ways = {"vote_stopping" if ready.votes else "plain": asked(budget=budget)}
@@ -194,7 +194,7 @@ def test_what_is_unavailable_is_not_asked_for(model):
         0,
         [],
     )
-    assert now["trees_resolved"] == now["trees"] == (15 if asker(model).votes else 1)
+    assert now["trees_resolved"] == now["trees"] == (15 if acquisition_model(model).votes else 1)
 
 
 def test_nothing_is_bought_where_the_truth_does_not_matter(model):
@@ -206,7 +206,7 @@ def test_nothing_is_bought_where_the_truth_does_not_matter(model):
         for cost in (1, 0)
     )
     answer = acquire(model, [{}], dominated)
-    now, learns = next(answer.documents()), asker(model).learns
+    now, learns = next(answer.documents()), acquisition_model(model).learns
     assert (now["reason"], now["expected_gain"]) == (
         ("not_worth_it", 0) if learns else (None, None)
     )

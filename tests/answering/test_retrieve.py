@@ -225,7 +225,7 @@ def test_as_many_items_as_a_request_may_hold_are_no_more_work_than_it_may_ask_fo
         ):
             sizes = np.full(20_000_000 // size, size)
             needed = seconds(sizes, sizes * 0.2, ask(loss={"name": loss}).terms)
-            assert needed <= usecase.MOST_SECONDS
+            assert needed <= usecase.MAX_SECONDS
 
 
 LABELS = tuple(f"label {i}" for i in range(400))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from app.answering.retrieve import retrieve, retrieve_with
-from app.answering.set_losses import kept_promises, promiser
+from app.answering.set_losses import holdout_losses, set_losses
 from app.registry.loaded import Holdout, Loaded
 from app.requests.losses import RetrieveFields, Sets
 from payoff.retrieval.losses import Loss, SetTerms
@@ -45,7 +45,7 @@ def test_losses_are_those_of_the_sets_that_are_chosen(name, empty):
         expected.append(choice.figures[0, 0])
         hits = y[choice.selected].sum()
         realised.append(float(Loss(name).of_counts(hits, choice.k[0], y.sum(), 3, empty=empty)))
-    found = kept_promises(P, Y, SetTerms(Loss(name), empty=empty))
+    found = set_losses(P, Y, SetTerms(Loss(name), empty=empty))
     gap = np.array(realised) - np.array(expected)
 
     assert found.rows == 30
@@ -58,16 +58,16 @@ def test_losses_are_those_of_the_sets_that_are_chosen(name, empty):
 def test_the_correction_is_right_on_rows_that_it_was_not_made_of(name):
     """Labels that exclude one another: what 400 rows add to the promise leaves less than half of its error."""
     terms = SetTerms(Loss(name))
-    new = kept_promises(*exclusive(2000, 100), terms)
+    new = set_losses(*exclusive(2000, 100), terms)
     gap = new.realised - new.expected
-    left = [abs(kept_promises(*exclusive(400, seed), terms).correction - gap) for seed in range(20)]
+    left = [abs(set_losses(*exclusive(400, seed), terms).correction - gap) for seed in range(20)]
 
     assert np.mean(left) < abs(gap) / 2
 
 
 def test_independent_labels_are_hardly_ever_warned_about():
     """Two standard errors: in about one of twenty samples; a difference below one standard error corrects nothing."""
-    found = [kept_promises(*independent(300, seed), SetTerms(F1)) for seed in range(100)]
+    found = [set_losses(*independent(300, seed), SetTerms(F1)) for seed in range(100)]
 
     assert sum(one.warning is not None for one in found) <= 12
     assert sum(one.correction == 0 for one in found) >= 50
@@ -78,7 +78,7 @@ def test_losses_of_any_magnitude_give_an_answer():
     """Squares of such losses are beyond the floats: then nothing is known about noise."""
     huge = fractional_linear([1e100, -1e100, 0, 0], [1e-100, 0, 0, 0])
 
-    assert kept_promises(*exclusive(400), SetTerms(huge)).correction is None
+    assert set_losses(*exclusive(400), SetTerms(huge)).correction is None
 
 
 class _Known:
@@ -99,7 +99,7 @@ def test_an_answer_warns_once_and_its_sets_stay_the_same():
     plain = retrieve_with(model(P[:10], Y[:10]), P, question, [])
     corrected = retrieve_with(model(P, Y), P, question, ["told"])
 
-    assert corrected.correction == kept_promises(P, Y, question.terms).correction
+    assert corrected.correction == set_losses(P, Y, question.terms).correction
     assert corrected.warnings[0] == "told"
     assert len(corrected.warnings) == 2
     assert "400 rows" in corrected.warnings[1]
@@ -123,7 +123,7 @@ def test_too_few_rows_for_a_correction_are_warned_about(rows):
 
 
 def test_terms_that_the_hold_out_cannot_meet_correct_nothing():
-    find = model(*exclusive(400)).once(promiser)
+    find = model(*exclusive(400)).once(holdout_losses)
 
     assert find(SetTerms(F1, k_min=99)) is None
     assert find(SetTerms(F1)) is find(SetTerms(F1))

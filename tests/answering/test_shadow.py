@@ -100,7 +100,7 @@ def test_nothing_is_kept_of_decisions_that_are_gone(stores, decider):
 
 
 def test_what_cannot_keep_up_is_left_out(stores, decider, monkeypatch):
-    monkeypatch.setattr(shadow, "_MOST_NUMBERS", 5)
+    monkeypatch.setattr(shadow, "_MAX_WAITING_NUMBERS", 5)
     decider.offer(offered(stores))
     assert value_of(stores.shadows.dropped) == 3
     decider.offer(offered(stores, ROWS[:2], ids=("d", "e")))

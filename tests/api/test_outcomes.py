@@ -379,7 +379,7 @@ def bomb(column, rows, word):
 def test_a_small_table_cannot_stand_for_more_outcomes_than_a_request_may_have(
     app, monkeypatch, kind, column
 ):
-    monkeypatch.setattr(usecase, "MOST", 1000)
+    monkeypatch.setattr(usecase, "MAX_OUTCOMES", 1000)
 
     answer = sent_as(app, kind, bomb(column, 1001, "a"))
 

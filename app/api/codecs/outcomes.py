@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from app.answering.outcomes import FIELDS, Sent, check_count
+from app.answering.outcomes import FIELDS, OutcomeRows, check_count
 from app.api.codecs.columns import read
 from app.api.codecs.media_types import CSV
 from app.api.codecs.tables import DIALECT_FIELDS, DialectFields, Sheet, TableFields
@@ -20,7 +20,7 @@ _WORDS = FIELDS[:3]
 _MAX_LENGTHS = {"id": MAX_ID, "truth": MAX_NAME, "action": MAX_NAME, "at": 64}  # characters
 
 
-def outcomes_of(fields: DialectFields, kind: str, body: bytes, charge: Charge) -> Sent:
+def outcomes_of(fields: DialectFields, kind: str, body: bytes, charge: Charge) -> OutcomeRows:
     """The columns of a table; Invalid at a column, or at a cell of it."""
     dialect = TableFields(**fields.model_dump(include={*DIALECT_FIELDS}, exclude_unset=True))
     words = dict.fromkeys(_WORDS, MISSING)  # an id, and a class, may be NA
@@ -48,7 +48,7 @@ def outcomes_of(fields: DialectFields, kind: str, body: bytes, charge: Charge) -
     flaws = ("'id' is missing" if cell is None else refused_character(cell) for cell in columns[0])
     reject(Flaw(pointer("id", i), flaw) for i, flaw in enumerate(flaws) if flaw)
     rows = list(zip(*columns, strict=True))
-    return Sent(rows, lambda i, name: pointer(name, i), words=kind == CSV)
+    return OutcomeRows(rows, lambda i, name: pointer(name, i), words=kind == CSV)
 
 
 def _short(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:

@@ -1,4 +1,4 @@
-"""What became of recorded decisions, over HTTP."""
+"""Outcomes of recorded decisions, over HTTP."""
 
 from functools import partial
 from typing import Annotated
@@ -23,8 +23,10 @@ from app.requests.fields import Name, Period, Text
 
 router = APIRouter(tags=["outcomes"], route_class=StrictRoute)
 
-_LONG_DAYS = 20  # of the ids: each may be a file to be opened
-_LONG_ROWS = 5_000  # so do more outcomes, which a short table can hold
+# Outcomes of more days or rows have the threads for long work: each day may be a file to be opened,
+# and a short table can hold many rows.
+_LONG_DAYS = 20
+_LONG_ROWS = 5_000
 
 
 class StatedOutcome(BaseModel):
@@ -82,24 +84,28 @@ async def send_outcomes(request: Request) -> Response:
     kind = media_type_of_body(request, TABULAR)
     body = await request.body()
     if kind != JSON:
-        kind, body = await unpacked(request, kind, body, usecase.MOST)
-    sent, correct = await run(request, pace_of(len(body)), partial(_read, request, kind, body))
-    pace: Pace = "long" if len(sent.rows) > _LONG_ROWS or sent.days > _LONG_DAYS else "in a thread"
-    store = partial(usecase.take_in, stores_of(request), caller_of(request), sent, correct=correct)
+        kind, body = await unpacked(request, kind, body, usecase.MAX_OUTCOMES)
+    read = partial(_read, request, kind, body)
+    outcomes, correct = await run(request, pace_of(len(body)), read)
+    is_long = len(outcomes.rows) > _LONG_ROWS or outcomes.days > _LONG_DAYS
+    pace: Pace = "long" if is_long else "in a thread"
+    store = partial(
+        usecase.store, stores_of(request), caller_of(request), outcomes, correct=correct
+    )
     return Response(orjson.dumps(await run(request, pace, store)), media_type=JSON)
 
 
-def _read(request: Request, kind: str, body: bytes) -> tuple[usecase.Sent, bool]:
+def _read(request: Request, kind: str, body: bytes) -> tuple[usecase.OutcomeRows, bool]:
     """The outcomes, and whether they are corrections."""
     charge = charge_of(request)
     if kind == JSON:
         refuse_query(request)
-        wire = checked(usecase.OutcomesRequest, parsed(body, charge))
-        return wire.sent(), wire.correct
-    asked = read_query(request, OutcomesTable, DIALECT_FIELDS)
+        question = checked(usecase.OutcomesRequest, parsed(body, charge))
+        return question.rows(), question.correct
+    fields = read_query(request, OutcomesTable, DIALECT_FIELDS)
     from app.api.codecs.outcomes import outcomes_of  # noqa: PLC0415 - with pyarrow
 
-    return outcomes_of(asked, kind, body, charge), asked.correct
+    return outcomes_of(fields, kind, body, charge), fields.correct
 
 
 _EXAMPLE = {
