@@ -11,7 +11,10 @@ from payoff.compiled import copy, kernel
 
 
 class Rule(NamedTuple):
-    """How trees are grown: at least `least` rows in a leaf, `tries` random thresholds for each feature at a split."""
+    """How trees are grown: with at least `least` rows in a leaf.
+
+    A split tries `tries` random thresholds of each feature.
+    """
 
     least: int
     tries: int = 1
@@ -20,33 +23,29 @@ class Rule(NamedTuple):
 def grow(
     X: F32, codes: np.ndarray, weights: np.ndarray, K: int, rule: Rule, seeds: Sequence[int]
 ) -> tuple[Nodes, F64]:
-    """One forest, a tree for each seed, of the columns X (m, n) float32, NaN where missing; and the importance (m,).
+    """One forest, a tree for each seed, and the importance (m,) of the features.
 
-    `codes` (n,) class codes, `weights` (n,) > 0, leaves of at least `least` rows. O(trees n m depth).
+    X (m, n) float32 holds columns, NaN where missing; `codes` (n,) are class codes, `weights` (n,)
+    > 0.
+    O(trees n m depth).
     """
-    trees, importance, none = [], np.zeros(len(X)), np.empty(0, dtype=np.int32)
+    trees = []
+    importance = np.zeros(len(X))
+    root = np.zeros(1, dtype=np.int32)
+    # Rows do not stop at inner nodes, so these have no shares and no cover.
+    share, cover = np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32)
     prior = np.bincount(codes, weights, minlength=K) / weights.sum()
-    y, w = codes.astype(np.int32), weights.astype(np.float64)
+    y = codes.astype(np.int32)
+    weights = weights.astype(np.float64)
     for seed in seeds:
-        feature, threshold, right, value, gained = grow_extra(
-            X, y, w, K, rule.least, rule.tries, seed
-        )
-        parts = (
-            feature,
-            threshold,
-            right,
-            value,
-            np.zeros(1, np.int32),
-            prior,
-            none,
-            none.astype(np.float32),
-        )
-        trees.append(Nodes.of(*parts))
-        importance += gained
+        grown = grow_extra(X, y, weights, K, rule.least, rule.tries, seed)
+        feature, threshold, right, value, gain = grown
+        trees.append(Nodes.of(feature, threshold, right, value, root, prior, share, cover))
+        importance += gain
     return beside(trees, prior), importance
 
 
-_STACK = 4096
+_STACK = 4096  # subtrees that wait to be grown, at most
 
 
 @kernel
@@ -62,7 +61,7 @@ def _uniform(state: U64) -> float:
 
 @kernel
 def _range(column: F32, rows: I32, values: F32) -> tuple[float, float, int]:
-    """Copy a column's values at `rows`; the smallest, the largest, and how many are missing."""
+    """Copy the values at `rows`; return the smallest, the largest, and how many are missing."""
     low, high, missing = np.inf, -np.inf, 0
     for i in range(rows.shape[0]):
         v = column[rows[i]]
@@ -76,42 +75,47 @@ def _range(column: F32, rows: I32, values: F32) -> tuple[float, float, int]:
 
 @kernel
 def _purity(L: F64, total: F64) -> float:
-    """Sum of squared class weights over the weight, of both sides: the larger, the purer; -1 with an empty side."""
-    left = right = left_squares = right_squares = 0.0
+    """The sum of squared class weights over the weight, of both sides; -1 with an empty side.
+
+    The larger it is, the purer are the sides.
+    """
+    left_mass = right_mass = left_squares = right_squares = 0.0
     for k in range(L.shape[0]):
         r = total[k] - L[k]
-        left += L[k]
-        right += r
+        left_mass += L[k]
+        right_mass += r
         left_squares += L[k] * L[k]
         right_squares += r * r
-    if left <= 0.0 or right <= 0.0:
+    if left_mass <= 0.0 or right_mass <= 0.0:
         return -1.0
-    return left_squares / left + right_squares / right
+    return left_squares / left_mass + right_squares / right_mass
 
 
 @kernel
-def _try(values: F32, n: int, ys: I32, ws: F64, threshold: float, L: F64) -> int:
-    """Add the class weights of the first n values up to the threshold to L (K,); how many rows these are."""
+def _add_left(values: F32, n: int, ys: I32, ws: F64, threshold: float, L: F64) -> int:
+    """Write the class weights of the first n values up to the threshold to L (K,); count their
+    rows.
+    """
     L[:] = 0.0
     count = 0
     for i in range(n):
-        left = (
-            values[i] <= threshold
-        )  # added as a number: a branch on chance is mispredicted every other time
-        L[ys[i]] += ws[i] * left
-        count += left
+        # Added as a number: a branch on a random condition is mispredicted every other time.
+        goes_left = values[i] <= threshold
+        L[ys[i]] += ws[i] * goes_left
+        count += goes_left
     return count
 
 
 @kernel
-def _judge(
+def _purity_of(
     values: F32, missing: int, ys: I32, ws: F64, threshold: float, least: int, total: F64, L: F64
 ) -> tuple[float, bool]:
-    """The purity of a threshold, -1 if it is not allowed, and whether missing values go left, which is where they make
-    it larger.
+    """The purity of a threshold, -1 if it is not allowed, and whether missing values go left.
+
+    They go to the side where the purity is larger.
     """
     n = ys.shape[0]
-    count = _try(values, n, ys, ws, threshold, L)
+    count = _add_left(values, n, ys, ws, threshold, L)
     purity = _purity(L, total) if count >= least and n - count >= least else -1.0
     if missing == 0 or n - missing == count:
         return purity, False
@@ -119,27 +123,28 @@ def _judge(
         if np.isnan(values[i]):
             L[ys[i]] += ws[i]
     count += missing
-    other = _purity(L, total) if count >= least and n - count >= least else -1.0
-    return max(purity, other), other > purity
+    missing_left = _purity(L, total) if count >= least and n - count >= least else -1.0
+    return max(purity, missing_left), missing_left > purity
 
 
 @kernel
 def _split(
-    X: F32, rows: I32, ys: I32, ws: F64, active: I32, n_active: int, total: F64, least: int, state: U64,
-    values: F32, L: F64, tries: int,
+    X: F32, rows: I32, ys: I32, ws: F64, active: I32, n_active: int, total: F64, least: int,
+    state: U64, values: F32, L: F64, tries: int,
 ) -> tuple[int, float, bool, int, float]:  # fmt: skip
-    """The purest of `tries` random thresholds for each feature (-1: none), where missing values go, how many features
-    vary, and the purity.
+    """The purest split by `tries` random thresholds for each feature.
 
-    Features come in random order, so that ties do. `active` keeps those that vary in front.
+    Returns the feature (-1: none), its threshold, whether missing values go left, how many features
+    vary, and the purity. Features come in random order, so that the first of equal ones is random,
+    too. `active` keeps those that vary in front.
     """
     n = rows.shape[0]
-    best, feature, threshold, left = -1.0, -1, 0.0, False
+    best, feature, threshold, missing_left = -1.0, -1, 0.0, False
     place = 0
     while place < n_active:
-        other = place + int(_uniform(state) * (n_active - place))
-        f = active[other]
-        active[other] = active[place]
+        drawn = place + int(_uniform(state) * (n_active - place))
+        f = active[drawn]
+        active[drawn] = active[place]
         active[place] = f
         low, high, missing = _range(X[f], rows, values)
         u = _uniform(state)
@@ -155,19 +160,21 @@ def _split(
             t = float(np.float32(low + u * (high - low)))
             if low < high <= t:
                 t = low
-            purity, side = _judge(values, missing, ys, ws, t, least, total, L)
+            purity, side = _purity_of(values, missing, ys, ws, t, least, total, L)
             if purity > best:
-                best, feature, threshold, left = purity, f, t, side
-    return feature, threshold, left, n_active, best
+                best, feature, threshold, missing_left = purity, f, t, side
+    return feature, threshold, missing_left, n_active, best
 
 
 @kernel
-def _partition(column: F32, threshold: float, left: bool, rows: I32, ys: I32, ws: F64) -> int:
+def _partition(
+    column: F32, threshold: float, missing_left: bool, rows: I32, ys: I32, ws: F64
+) -> int:
     """Bring the rows that go left to the front, and return their number."""
     i, j = 0, rows.shape[0] - 1
     while i <= j:
         v = column[rows[i]]
-        if v <= threshold or (left and np.isnan(v)):
+        if v <= threshold or (missing_left and np.isnan(v)):
             i += 1
         else:
             rows[i], rows[j] = rows[j], rows[i]
@@ -181,15 +188,16 @@ def _partition(column: F32, threshold: float, left: bool, rows: I32, ys: I32, ws
 def grow_extra(
     X: F32, y: I32, weight: F64, K: int, least: int, tries: int, seed: int
 ) -> tuple[I32, F32, I32, F32, F64]:
-    """One tree of all rows; no bootstrap, all features at each split, leaves of at least `least` rows.
+    """One tree of all rows: no bootstrap, all features at each split.
 
-    Returns feature, threshold, right, the leaves' class shares, and by how much each feature (m,) raised the purity.
+    Returns feature, threshold, right, the leaves' class shares, and by how much each feature (m,)
+    raised the purity.
     O(n m depth).
     """
     m, n = X.shape
-    most = 2 * n
-    feature, threshold = np.zeros(most, np.int32), np.zeros(most, np.float32)
-    right, value = np.zeros(most, np.int32), np.zeros((n, K), np.float32)
+    capacity = 2 * n
+    feature, threshold = np.zeros(capacity, np.int32), np.zeros(capacity, np.float32)
+    right, value = np.zeros(capacity, np.int32), np.zeros((n, K), np.float32)
     rows, ys, ws = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n)
     copy(y, ys)
     copy(weight, ws)
@@ -202,8 +210,9 @@ def grow_extra(
     active = np.empty(m, np.int32)  # a permutation: a subtree shuffles the front part only
     for f in range(m):
         active[f] = f
+    # Of a subtree that waits: the parent whose right child it is, or -1; the first of its rows
+    # and the first after them; how many features vary.
     waiting = np.zeros((_STACK, 4), np.int64)
-    # the parent whose right child it is, rows from … to …, features that vary
     waiting[0, 0], waiting[0, 2], waiting[0, 3] = -1, n, m
     depth, nodes, leaves = 1, 0, 0
     while depth > 0:
@@ -221,9 +230,9 @@ def grow_extra(
             squares += total[k] * total[k]
         f = -1
         if occur > 1 and end - start >= 2 * least and depth + 2 < _STACK:
-            f, t, left, n_active, purity = _split(
-                X, rows[start:end], ys[start:end], ws[start:end], active, n_active, total, least, state, values, L,
-                tries,
+            f, t, missing_left, n_active, purity = _split(
+                X, rows[start:end], ys[start:end], ws[start:end], active, n_active, total, least,
+                state, values, L, tries,
             )  # fmt: skip
         if f < 0:
             right[nodes] = -1 - leaves
@@ -233,9 +242,9 @@ def grow_extra(
         else:
             importance[f] += purity - squares / mass
             middle = start + _partition(
-                X[f], t, left, rows[start:end], ys[start:end], ws[start:end]
+                X[f], t, missing_left, rows[start:end], ys[start:end], ws[start:end]
             )
-            feature[nodes] = f + (MISSING_LEFT if left else 0)
+            feature[nodes] = f + (MISSING_LEFT if missing_left else 0)
             threshold[nodes] = t
             for parent, begin, stop in ((nodes, middle, end), (-1, start, middle)):
                 waiting[depth, 0], waiting[depth, 1], waiting[depth, 2] = parent, begin, stop

@@ -1,7 +1,7 @@
-"""A forest of any learner: categories as numbers that its trees split, its answers, and cases known in part.
+"""A forest of any learner: ranks of categories, its answers, and cases that are known in part.
 
-The status of a feature is 0 (unknown), -1 (unavailable) or r >= 1 (acquired as the r-th, and paid for). NaN takes a
-node's branch for missing values, whatever its status.
+The status of a feature is 0 (unknown), -1 (unavailable) or r >= 1 (acquired as the r-th, and paid
+for). NaN takes a node's branch for missing values, whatever its status.
 """
 
 from collections.abc import Sequence
@@ -30,21 +30,26 @@ from payoff.stored import Stored
 
 @dataclass(frozen=True, eq=False)
 class Orders(Stored):
-    """Where each category of each categorical column stands: `ranks[i][code]` for `columns[i]`, NaN where unknown."""
+    """The ranks of categories, which trees split: `ranks[i][code]` in column `columns[i]`.
+
+    A category that is unknown has the rank NaN.
+    """
 
     columns: tuple[int, ...] = ()
     ranks: tuple[np.ndarray, ...] = ()
 
     def apply(self, X: np.ndarray) -> F32:
-        """A copy of `X` (n, m) as trees compare it, codes replaced by ranks; unknown codes become missing. O(n)."""
-        with np.errstate(
-            over="ignore"
-        ):  # what is beyond these numbers is above every threshold anyway
+        """A copy of `X` (n, m) as trees compare it: codes become ranks, unknown codes missing.
+        O(n).
+        """
+        # A number that float32 cannot hold becomes infinite, and stays above every threshold.
+        with np.errstate(over="ignore"):
             rows: F32 = X.astype(np.float32, order="C")
         for j, ranks in zip(self.columns, self.ranks, strict=True):
             code = X[:, j]
             known = (code >= 0) & (code < len(ranks)) & (code == np.floor(code))
-            rows[:, j] = np.where(known, ranks[np.where(known, code, 0).astype(np.intp)], np.nan)
+            place = np.where(known, code, 0).astype(np.intp)
+            rows[:, j] = np.where(known, ranks[place], np.nan)
         return rows
 
 
@@ -53,11 +58,13 @@ def order_categories(
 ) -> Orders:
     """The order of the categories in each of `columns`, by their class distributions.
 
-    X (n, m) float64 with codes 0, 1, … in `columns`, y (n,) class codes, weight (n,). For several labels y (n, K) is 0
-    or 1, and the share of each label takes the place of a class's. Categories are ranked once,
-    before any tree is grown, by the first principal component of their class distributions: exact for two classes and
-    one split, and in forests as good as searching subsets at every node. A category without rows has no rank.
-    Sources: Coppersmith, Hong, Hosking (1999); Wright, König, "Splitting on categorical predictors" (2019).
+    X (n, m) float64 with codes 0, 1, … in `columns`, y (n,) class codes, weight (n,). For several
+    labels y (n, K) is 0 or 1, and the share of each label takes the place of a class's. Categories
+    are ranked once, before any tree is grown, by the first principal component of their class
+    distributions: exact for two classes and one split, and in forests as good as searching subsets
+    at every node. A category without rows has no rank.
+    Sources: Coppersmith, Hong, Hosking (1999); Wright, König, "Splitting on categorical predictors"
+            (2019).
     """
     return Orders(tuple(columns), tuple(_ranks(X[:, j], y, weight, n_classes) for j in columns))
 
@@ -77,8 +84,11 @@ def _ranks(code: np.ndarray, y: np.ndarray, weight: np.ndarray, n_classes: int) 
     share = counts[seen] / total[seen, None]
     centred = share - total[seen] @ share / total.sum()
     _, vectors = np.linalg.eigh((centred * total[seen, None]).T @ centred)
-    axis = vectors[:, -1] * (1 if vectors[np.argmax(abs(vectors[:, -1])), -1] > 0 else -1)
-    # Rounding keeps categories of one distribution together in the order of their codes on every machine.
+    axis = vectors[:, -1]
+    if axis[np.argmax(abs(axis))] <= 0:  # the sign of an eigenvector is arbitrary
+        axis = -axis
+    # Rounding keeps categories of one distribution together, in the order of their codes, on every
+    # machine.
     order = np.argsort(np.round(centred @ axis, 12), kind="stable")
     ranks = np.full(len(counts), np.nan)
     ranks[seen[order]] = np.arange(len(seen))
@@ -87,7 +97,7 @@ def _ranks(code: np.ndarray, y: np.ndarray, weight: np.ndarray, n_classes: int) 
 
 @dataclass(frozen=True, eq=False)
 class FlatForest(Stored):
-    """Trees that vote, over m columns and K classes; `orders` ranks categories, `columns` are the features it uses."""
+    """Trees that vote, over m columns and K classes; `orders` ranks categories."""
 
     can_settle: ClassVar[bool] = True
     nodes: Nodes
@@ -96,10 +106,12 @@ class FlatForest(Stored):
 
     @property
     def n_trees(self) -> int:
+        """The number of trees, T."""
         return len(self.nodes.roots)
 
     @property
     def n_classes(self) -> int:
+        """The number of classes, K."""
         return len(self.nodes.prior)
 
     @property
@@ -113,7 +125,10 @@ class FlatForest(Stored):
         return type(self)(self.nodes.first(trees), self.n_features, self.orders)
 
     def posterior(self, X: F64) -> F64:
-        """Averaged leaf distributions (n, K) of rows X (n, m), NaN where missing; checks nothing. O(n T depth)."""
+        """Averaged leaf distributions (n, K) of rows X (n, m); checks nothing. O(n T depth).
+
+        X is NaN where a value is missing.
+        """
         P, first = np.zeros((len(X), self.n_classes)), np.zeros(len(X), dtype=np.int32)
         if not self.n_trees:
             return P + self.nodes.prior
@@ -122,102 +137,99 @@ class FlatForest(Stored):
         return P
 
     def contributions(self, X: F64, chosen: I64) -> Contributions | None:
-        """To the mean probability of the second of two classes, of more the chosen one (n,); None without trees.
+        """Contributions to the mean probability of a class; None without trees.
 
-        Values are as in `tree_contributions`, and with their base add up to `posterior`.
+        The class is the second of two, or of more classes the `chosen` one (n,). Values are as in
+        `tree_contributions`, and with their base add up to `posterior`.
         """
-        N = self.nodes
+        nodes = self.nodes
         if not self.n_trees:
             return None
-        ranks, chosen = (
-            self.orders.apply(X),
-            chosen if self.n_classes > 2 else np.ones(len(X), dtype=np.intp),
-        )
-        column, left = N.column, np.arange(1, len(N.right) + 1, dtype=np.int32)
+        ranks = self.orders.apply(X)
+        if self.n_classes <= 2:
+            chosen = np.ones(len(X), dtype=np.intp)
+        column = nodes.column
+        left_child = np.arange(1, len(nodes.right) + 1, dtype=np.int32)
 
-        def goes(some: slice) -> I32:
-            x = ranks[some][:, np.maximum(column, 0)]
-            return np.where(
-                (x <= N.threshold) | (np.isnan(x) & (N.feature >= MISSING_LEFT)), left, N.right
-            )
+        def next_nodes(rows: slice) -> I32:
+            x = ranks[rows][:, np.maximum(column, 0)]
+            goes_left = (x <= nodes.threshold) | (np.isnan(x) & (nodes.feature >= MISSING_LEFT))
+            return np.where(goes_left, left_child, nodes.right)
 
-        trees = Trees(N.roots, column, left, N.right, N.cover)
-        value = N.value.astype(np.float64)
-        values, base = tree_contributions(trees, goes, value, N.share, chosen, X.shape[1])
-        total = value.sum(axis=1)[N.share[self.leaves(X)]].sum(
-            axis=1
-        )  # nearly T: probabilities of 32 bits
+        trees = Trees(nodes.roots, column, left_child, nodes.right, nodes.cover)
+        value = nodes.value.astype(np.float64)
+        values, base = tree_contributions(trees, next_nodes, value, nodes.share, chosen, X.shape[1])
+        # The total is nearly T: the shares of a leaf are rounded to 32 bits.
+        total = value.sum(axis=1)[nodes.share[self.leaves(X)]].sum(axis=1)
         return Contributions(values / total[:, None], base / total, chosen, "probability")
 
     def predict(self, X: F64) -> np.ndarray:
-        """The class (n,) with most votes, ties to the first; without trees the most frequent one."""
+        """The class (n,) with most votes, ties to the first; without trees the most frequent."""
         if not self.n_trees:
             return np.full(len(X), self.nodes.prior.argmax())
         label = self.nodes.label[self.nodes.share[self.leaves(X)]]
-        return np.stack([(label == k).sum(axis=1) for k in range(self.n_classes)], axis=1).argmax(
-            axis=1
-        )
+        votes = np.stack([(label == k).sum(axis=1) for k in range(self.n_classes)], axis=1)
+        return votes.argmax(axis=1)
 
     def leaves(self, X: F64) -> I32:
         """The node (n, T) at which each row ends in each tree, for rows as in `posterior`."""
-        found = np.empty((len(X), self.n_trees), dtype=np.int32)
-        leaves(self.nodes, self.orders.apply(X), found)
-        return found
+        ends = np.empty((len(X), self.n_trees), dtype=np.int32)
+        leaves(self.nodes, self.orders.apply(X), ends)
+        return ends
 
     def step(self, X: F64, status: Ints, prices: Prices, budget: float | None = None) -> States:
         """The states of n cases (`StepwiseModel.step`).
 
-        Unavailable features and NaN take each node's branch for missing values. Every tree is walked until an unknown
-        feature stops it. The next feature is the affordable one with the most waiting trees per price; free ones come
-        first; equal ratios go to the lower price, then to more trees, then to the earlier column. The vote is settled
-        when the leader's sure votes are more than any rival can still get from trees that have a leaf for it (ties as
-        in the full vote, to the first class): then the class is that of the complete row.
+        Unavailable features and NaN take each node's branch for missing values. Every tree is
+        walked until an unknown feature stops it. The next feature is the affordable one with the
+        most waiting trees per price; free ones come first; equal ratios go to the lower price, then
+        to more trees, then to the earlier column. The vote is settled when the leader's sure votes
+        are more than any rival can still get from trees that have a leaf for it (ties as in the
+        full vote, to the first class): then the class is that of the complete row.
         O(n T depth); about 10 microseconds a case.
         """
         X, status, limit = checked(self.n_features, X, status, prices, budget)
-        (n, m), K = X.shape, len(self.nodes.prior)
+        n, m = X.shape
         waiting, order = np.zeros((n, m), dtype=np.int32), np.empty((n, m), dtype=np.int32)
         price, spent = np.empty((n, m)), np.empty(n)
         spending(status, prices.arrays, len(prices.groups), spent, price)
-        P, counts, outcome = (
-            np.empty((n, K)),
-            np.zeros((n, 3), dtype=np.int32),
-            np.empty((n, 3), dtype=np.int32),
-        )
+        P = np.empty((n, self.n_classes))
+        counts, outcome = np.zeros((n, 3), dtype=np.int32), np.empty((n, 3), dtype=np.int32)
         states(
             self.nodes, self.orders.apply(X), status, price, limit + slack_of(limit) - spent,
             waiting, order, P, counts, outcome,
         )  # fmt: skip
-        resolved, missed, wanted = counts.T
+        resolved, missed, n_waiting = counts.T
         leader, prediction, following = outcome.T
         return States(
-            waiting, price, order, wanted, spent, P, resolved, missed, leader, prediction, following,
-            np.full(n, np.nan), len(self.nodes.roots), limit,
+            waiting, price, order, n_waiting, spent, P, resolved, missed, leader, prediction,
+            following, np.full(n, np.nan), self.n_trees, limit,
         )  # fmt: skip
 
     def travel(
         self, X: F64, prices: Prices, budget: float | None = None, missing: Bools | None = None
     ) -> Trajectories:
-        """Trajectories of n rows (`StepwiseModel.travel`). O(n questions (T K + m)); memory n S (K + 4)."""
+        """Trajectories of n rows (`StepwiseModel.travel`). O(n questions (T K + m)); memory n S (K
+        + 4).
+        """
         free = np.isnan(X) if missing is None else missing
-        X, _, limit = checked(
-            self.n_features, X, np.zeros(np.shape(X), dtype=np.int32), prices, budget
-        )
+        unknown = np.zeros(np.shape(X), dtype=np.int32)
+        X, _, limit = checked(self.n_features, X, unknown, prices, budget)
         n, S, K = len(X), len(self.columns), self.n_classes
-        asked, price = np.full((n, S), -1, dtype=np.int32), np.zeros((n, S))
+        features, price = np.full((n, S), -1, dtype=np.int32), np.zeros((n, S))
         P, vote = np.zeros((n, S + 1, K)), np.zeros((n, S + 1), dtype=np.int32)
         length, settled = np.zeros(n, dtype=np.int32), np.zeros(n, dtype=np.int32)
         resolved = np.zeros(n, dtype=np.bool_)
         trace(
             self.nodes, self.orders.apply(X), free, prices.arrays, limit + slack_of(limit),
-            asked, price, P, vote, length, settled, resolved,
+            features, price, P, vote, length, settled, resolved,
         )  # fmt: skip
-        return Trajectories.cut(asked, price, free, P, vote, length, settled, resolved)
+        return Trajectories.cut(features, price, free, P, vote, length, settled, resolved)
 
 
 @kernel
 def _advance(nodes: Nodes, x: F32, status: Ints, node: int) -> tuple[int, bool]:
-    """The leaf, or the node whose feature is unknown, below `node`; and whether a missing value was met."""
+    """The leaf or node of an unknown feature below `node`; and whether a missing value was met."""
     j, missed = tested(nodes, node), False
     while j >= 0 and status[j] != 0:
         missed |= np.isnan(x[j])
@@ -228,9 +240,9 @@ def _advance(nodes: Nodes, x: F32, status: Ints, node: int) -> tuple[int, bool]:
 
 @kernel
 def _walk(nodes: Nodes, x: F32, status: Ints, at: I64, waiting: Ints) -> tuple[int, int]:
-    """Advance every tree from its node `at` (T,), and count by feature the trees that wait for it in `waiting` (m,).
+    """Advance every tree from its node `at` (T,), and count the trees that wait in `waiting` (m,).
 
-    How many trees have reached a leaf, and how many met a missing value on the way.
+    Returns how many trees have reached a leaf, and how many met a missing value on the way.
     """
     waiting[:] = 0
     resolved = missed = 0
@@ -259,8 +271,9 @@ def largest(values: Any) -> int:
 def _settled(nodes: Nodes, at: I64, sure: I64, possible: I64) -> int:
     """The class that wins the full vote whatever the unknown values are, or -1.
 
-    A tree's vote is sure if all leaves below its node `at` vote alike; else it is possible for each class that a leaf
-    below votes for. `possible` (K,) includes the sure votes. With more than 64 classes every class counts as possible.
+    A tree's vote is sure if all leaves below its node `at` vote alike; else it is possible for each
+    class that a leaf below votes for. `possible` (K,) includes the sure votes. With more than 64
+    classes every class counts as possible.
     """
     K = sure.shape[0]
     sure[:] = 0
@@ -271,26 +284,27 @@ def _settled(nodes: Nodes, at: I64, sure: I64, possible: I64) -> int:
             possible[nodes.label[nodes.share[at[t]]]] += 1
             continue
         reach = nodes.reach[at[t]]
-        only, found = 0, 0
+        candidate, n_candidates = 0, 0
         for k in range(K):
             if (reach >> np.uint64(k & 63)) & np.uint64(1):
                 possible[k] += 1
-                only = k
-                found += 1
-        if found == 1:
-            sure[only] += 1
+                candidate = k
+                n_candidates += 1
+        if n_candidates == 1:
+            sure[candidate] += 1
     leader = largest(sure)
     for k in range(K):
-        if k != leader and (
-            possible[k] > sure[leader] or (possible[k] == sure[leader] and k < leader)
-        ):
+        ahead = possible[k] > sure[leader] or (possible[k] == sure[leader] and k < leader)
+        if k != leader and ahead:
             return -1
     return leader
 
 
 @kernel
 def _conclude(nodes: Nodes, at: I64, leader: int, votes: I64, P: F64) -> int:
-    """Write mean distribution P (K,) and `votes` (K,) of the trees' present nodes; return the predicted class."""
+    """Write mean distribution P (K,) and `votes` (K,) of the trees' present nodes; return the
+    predicted class.
+    """
     votes[:] = 0
     P[:] = 0.0
     for t in range(at.shape[0]):
@@ -310,14 +324,15 @@ def _conclude(nodes: Nodes, at: I64, leader: int, votes: I64, P: F64) -> int:
 
 @kernel
 def price_of(j: int, opened: Bools, prices: PriceArrays) -> float:
+    """The present price of feature j, where `opened` marks the groups with an acquired feature."""
     price, discounted, group = prices
     return discounted[j] if group[j] >= 0 and opened[group[j]] else price[j]
 
 
 @kernel
 def _sooner(trees: int, price: float, other_trees: int, other_price: float) -> bool:
-    """Whether a feature that so many trees wait for is asked for before another: more trees per price, free ones
-    first, then the lower price, then more trees.
+    """Whether a feature that so many trees wait for is asked for before another: more trees per
+    price, free ones first, then the lower price, then more trees.
     """
     ratio = trees / price if price > 0.0 else np.inf
     other_ratio = other_trees / other_price if other_price > 0.0 else np.inf
@@ -328,7 +343,9 @@ def _sooner(trees: int, price: float, other_trees: int, other_price: float) -> b
 
 @kernel
 def _choose(waiting: Ints, price: F64, limit: float) -> int:
-    """The feature of price <= `limit` that is asked for first, the earlier one of equals; -1 for none."""
+    """The feature of price <= `limit` that is asked for first, the earlier one of equals; -1 for
+    none.
+    """
     best = -1
     for j in range(waiting.shape[0]):
         allowed = waiting[j] > 0 and price[j] <= limit
@@ -339,24 +356,25 @@ def _choose(waiting: Ints, price: F64, limit: float) -> int:
 
 @kernel
 def _rank(waiting: Ints, price: F64, order: I32) -> int:
-    """Write the features that trees wait for, in the order in which they are asked for, to `order`; how many."""
-    found = 0
+    """Write the features that trees wait for to `order`, the first to acquire first; count them."""
+    count = 0
     for j in range(waiting.shape[0]):
         if waiting[j] > 0:
-            place = found
-            while place > 0 and _sooner(
-                waiting[j], price[j], waiting[order[place - 1]], price[order[place - 1]]
-            ):
-                order[place] = order[place - 1]
+            place = count
+            while place > 0:
+                before = order[place - 1]
+                if not _sooner(waiting[j], price[j], waiting[before], price[before]):
+                    break
+                order[place] = before
                 place -= 1
             order[place] = j
-            found += 1
-    return found
+            count += 1
+    return count
 
 
 @kernel
 def spent_on(status: Ints, prices: PriceArrays, opened: Bools, first: I64) -> float:
-    """The cost of a case's acquired features in the order of their status; sets `opened` by group."""
+    """The cost of the features acquired, in the order of their status; sets `opened` by group."""
     price, discounted, group = prices
     first[:] = -1
     for j in range(status.shape[0]):
@@ -374,7 +392,7 @@ def spent_on(status: Ints, prices: PriceArrays, opened: Bools, first: I64) -> fl
 
 @kernel
 def spending(status: I32, prices: PriceArrays, n_groups: int, spent: F64, price: F64) -> None:
-    """Write what each case has spent to `spent` (n,), and the present price of each feature to `price` (n, m)."""
+    """Write the cost of each case so far to `spent` (n,), the present prices to `price` (n, m)."""
     opened, first = np.zeros(n_groups, np.bool_), np.zeros(n_groups, np.int64)
     for i in range(status.shape[0]):
         spent[i] = spent_on(status[i], prices, opened, first)
@@ -384,15 +402,16 @@ def spending(status: I32, prices: PriceArrays, n_groups: int, spent: F64, price:
 
 @kernel
 def states(
-    nodes: Nodes, X: F32, status: I32, price: F64, left: F64,
+    nodes: Nodes, X: F32, status: I32, price: F64, funds: F64,
     waiting: Ints, order: I32, P: F64, counts: I32, outcome: I32,
 ) -> None:  # fmt: skip
-    """The state of every case, with `left` (n,) to spend at the `price` (n, m) of each feature; fills the last five
-    arguments, one row per case.
+    """The state of every case, with `funds` (n,) to spend at the `price` (n, m) of each feature.
+
+    Fills the last five arguments, one row per case.
 
     `waiting` (n, m); `order` (n, m) the features that trees wait for, best first; `P` (n, K);
-    `counts` (n, 3) resolved trees, trees that met a missing value, features in `order`; `outcome` (n, 3) the settled
-    class or -1, the prediction, the feature to acquire next or -1.
+    `counts` (n, 3) resolved trees, trees that met a missing value, features in `order`; `outcome`
+    (n, 3) the settled class or -1, the prediction, the feature to acquire next or -1.
     """
     T, K = nodes.roots.shape[0], P.shape[1]
     at = np.empty(T, np.int64)
@@ -404,21 +423,24 @@ def states(
         outcome[i, 0] = leader
         outcome[i, 1] = _conclude(nodes, at, leader, standing, P[i])
         counts[i, 2] = _rank(waiting[i], price[i], order[i])
-        outcome[i, 2] = _choose(waiting[i], price[i], left[i])
+        outcome[i, 2] = _choose(waiting[i], price[i], funds[i])
 
 
 @kernel
 def trace(
     nodes: Nodes, X: F32, free: Bools, prices: PriceArrays, limit: float,
-    asked: I32, price: F64, P: F64, vote: I32, length: I32, settled: I32,
+    features: I32, price: F64, P: F64, vote: I32, length: I32, settled: I32,
     resolved: Bools,
 ) -> None:  # fmt: skip
-    """Acquire the features of complete rows X (n, m) one by one and record every state; fills the last arguments.
+    """Acquire the features of complete rows X (n, m) one by one and record every state.
 
-    `free` (n, m) marks features that are unavailable and cost nothing.
-    `asked`, `price` (n, S): the feature requested in state s, and its price there; `P` (n, S + 1, K) and `vote`
-    (n, S + 1): the answer in state s; `length` (n,): the number of requests until no affordable feature is left;
-    `settled` (n,): the number until the vote is settled, or -1; `resolved` (n,): whether all trees reach a leaf.
+    `free` (n, m) marks features that are unavailable and cost nothing. Fills the last arguments:
+    `features`, `price` (n, S): the feature requested in state s, and its price there; `P`
+    (n, S + 1, K) and `vote` (n, S + 1): the answer in state s; `length` (n,): the number of
+    requests
+    until no affordable feature is left; `settled` (n,): the number until the vote is settled, or
+    -1;
+    `resolved` (n,): whether all trees reach a leaf.
     """
     T, K, m = nodes.roots.shape[0], P.shape[2], X.shape[1]
     at = np.empty(T, np.int64)
@@ -440,7 +462,7 @@ def trace(
             j = _choose(waiting, offered, limit - spent)
             if j < 0:
                 break
-            asked[i, s], price[i, s] = j, offered[j]
+            features[i, s], price[i, s] = j, offered[j]
             if not free[i, j]:
                 spent += price[i, s]
                 for f in range(m):

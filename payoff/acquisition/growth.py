@@ -1,8 +1,9 @@
 """One tree that asks for cheap features first, grown greedily over binned columns.
 
-Names are the paper's: F the impurity, c the prices. A node's rows stand together in `rows`, `ys` (class) and `ws` (how
-often drawn); splitting partitions them in place. Per node and feature the class counts of each bin go into `hist`; only
-bins that occur are visited, and a feature that is constant in a node is not looked at again below it.
+Names are the paper's: F the impurity, c the prices. A node's rows stand together in `rows`, `ys`
+(class) and `ws` (how often drawn); splitting partitions them in place. Per node and feature the
+class counts of each bin go into `hist`; only bins that occur are visited, and a feature that is
+constant in a node is not looked at again below it.
 """
 
 from dataclasses import dataclass
@@ -14,12 +15,12 @@ from payoff.arrays import F64, I32, I64, U8, Ints
 from payoff.compiled import copy, kernel
 
 MAX_BINS = 255  # codes 0…254 in one byte
-MISSING = 255  # the code that is left
+MISSING = 255  # the code of a missing value
 
 
 @dataclass(frozen=True, eq=False)
 class BinnedTable:
-    """n rows of m columns in codes: `codes` (m, n) uint8; `low`, `high` (m, 255) the ends of each bin's values."""
+    """n rows of m columns as `codes` (m, n) uint8; `low`, `high` (m, 255): the ends of the bins."""
 
     codes: np.ndarray
     low: np.ndarray
@@ -29,8 +30,9 @@ class BinnedTable:
 def bin_columns(X: np.ndarray) -> BinnedTable:
     """Bins of float64 `X` (n, m), NaN where missing.
 
-    A column of at most 255 different values has one bin per value, so that nothing is lost; a longer one is cut at its
-    quantiles. O(m n log n), one byte per cell and one column of floats at a time.
+    A column of at most 255 different values has one bin per value, so that nothing is lost; a
+    longer one is cut at its quantiles. O(m n log n), one byte per cell and one column of floats at
+    a time.
     """
     n, m = X.shape
     table = BinnedTable(
@@ -50,7 +52,7 @@ def bin_columns(X: np.ndarray) -> BinnedTable:
 
 
 def _quantiles(column: np.ndarray) -> np.ndarray:
-    """The largest value of each bin, ascending: values of the column itself, the last one its maximum."""
+    """The largest value of each bin, ascending: values of the column, the last one its maximum."""
     known = np.sort(column[~np.isnan(column)])
     places = (np.arange(1, MAX_BINS + 1) * len(known)) // MAX_BINS - 1
     return np.unique(known[places])
@@ -60,29 +62,34 @@ _UNLIMITED = 2**31 - 1
 
 
 def grow_tree(
-    table: BinnedTable, y: np.ndarray, drawn: np.ndarray, n_classes: int, prices: np.ndarray, alpha: float = 0.0,
-    max_depth: int | None = None,
+    table: BinnedTable, y: np.ndarray, drawn: np.ndarray, n_classes: int, prices: np.ndarray,
+    alpha: float = 0.0, max_depth: int | None = None,
 ) -> Tree:  # fmt: skip
-    """GreedyTree: split by the feature and threshold of the least price per guaranteed drop of impurity.
+    """GreedyTree: each split has the least price per guaranteed drop of impurity.
 
-    `table` of n rows and m columns, y (n,) class codes, drawn (n,) how often each row counts (integers >= 0), prices
-    (m,). At each node the split with the smallest `c(t) / (F(S) - max(F(left), F(right)))` is taken, F being
-    threshold-pairs with `alpha`; equal risks go to the larger drop, then to the feature used last on the path (it is
-    paid for), then to the earlier feature, then to missing values on the right, then to the smaller threshold. A
-    feature keeps its price in this rule also where it is already on the path: free repeats make trees that ask for the
-    same feature over and over. Zero prices count as the smallest price above zero, for the same reason.
-    A node is a leaf when F is 0, at `max_depth`, or where no split lowers F. A plain function of arrays, so that any
-    joblib backend can run it. O(rows x varying features) per level of the tree; memory 1 byte per cell.
+    `table` of n rows and m columns, y (n,) class codes, drawn (n,) how often each row counts
+    (integers >= 0), prices (m,). At each node the split (feature and threshold) with the smallest
+    `c(t) / (F(S) - max(F(left), F(right)))` is taken, F being threshold-pairs with `alpha`; equal
+    risks go to the larger drop, then to the feature used last on the path (it is paid for), then to
+    the earlier
+    feature, then to missing values on the right, then to the smaller threshold. A feature keeps its
+    price in this rule also where it is already on the path: free repeats make trees that ask for
+    the same feature over and over. Zero prices count as the smallest price above zero, for the same
+    reason.
+    A node is a leaf when F is 0, at `max_depth`, or where no split lowers F. A plain function of
+    arrays, so that any joblib backend can run it. O(rows x varying features) per level of the tree;
+    memory 1 byte per cell.
     Source: Nan, Wang, Saligrama (2015), algorithm 1, subroutine GreedyTree.
     """
     rows = np.flatnonzero(drawn)
     paid = prices[prices > 0]
     floor = paid.min() if len(paid) else 1.0
+    c = np.maximum(prices, floor).astype(np.float64)
     return Tree(
         *grow(
             np.ascontiguousarray(table.codes[:, rows]), table.low, table.high,
-            np.arange(len(rows), dtype=np.int32), y[rows].astype(np.int32), drawn[rows].astype(np.int32),
-            np.maximum(prices, floor).astype(np.float64), n_classes, float(alpha),
+            np.arange(len(rows), dtype=np.int32), y[rows].astype(np.int32),
+            drawn[rows].astype(np.int32), c, n_classes, float(alpha),
             _UNLIMITED if max_depth is None else max_depth,
         )
     )  # fmt: skip
@@ -92,10 +99,12 @@ def grow_tree(
 def threshold_pairs(counts: Ints, alpha: float) -> float:
     """Sum over ordered pairs of classes i != j of `[[n_i - a]+ [n_j - a]+ - a²]+`.
 
-    `counts` (K,) are numbers of examples per class, `alpha` >= 0. The result is at least 0, in squared examples, exact
-    while it stays below 2**53; it is 0 for a pure set, never falls when an example is added, and rises the more the
-    larger the set already is (monotone and supermodular, which the cost guarantee needs). O(K²).
-    Source: Nan, Wang, Saligrama, "Feature-Budgeted Random Forest" (2015), equation 11, its minus signs restored.
+    `counts` (K,) are numbers of examples per class, `alpha` >= 0. The result is at least 0, in
+    squared examples, exact while it stays below 2**53; it is 0 for a pure set, never falls when an
+    example is added, and rises the more the larger the set already is (monotone and supermodular,
+    which the cost guarantee needs). O(K²).
+    Source: Nan, Wang, Saligrama, "Feature-Budgeted Random Forest" (2015), equation 11, its minus
+    signs restored.
     """
     total = 0.0
     square = alpha * alpha
@@ -104,13 +113,13 @@ def threshold_pairs(counts: Ints, alpha: float) -> float:
         if excess <= 0.0:
             continue
         for j in range(i):
-            other = counts[j] - alpha
-            if other > 0.0:
-                total += max(0.0, excess * other - square)
+            excess_j = counts[j] - alpha
+            if excess_j > 0.0:
+                total += max(0.0, excess * excess_j - square)
     return 2.0 * total
 
 
-FEW = 48  # up to so many rows, sorting the few bins that occur is quicker than running over all 256
+SORTED_ROWS = 48  # up to so many rows, sorting the bins that occur is faster than a scan of all 256
 _STACK = 64  # the smaller child is grown first, so that the waiting ones are at most log2(rows)
 
 
@@ -119,41 +128,42 @@ def _fill(
     code: U8, rows: I32, ys: I32, ws: I32, hist: I32, drawn: I32,
     bins: I32,
 ) -> int:  # fmt: skip
-    """Count rows per bin and class; leave the bins that occur, ascending, in `bins` and return their number."""
+    """Count rows per bin and class; write the bins that occur to `bins`, ascending; count these."""
     n = rows.shape[0]
-    found = 0
-    if n > FEW:
+    n_bins = 0
+    if n > SORTED_ROWS:
         for i in range(n):
             b = code[rows[i]]
             hist[b, ys[i]] += ws[i]
             drawn[b] += ws[i]
         for b in range(256):
             if drawn[b] > 0:
-                bins[found] = b
-                found += 1
-        return found
+                bins[n_bins] = b
+                n_bins += 1
+        return n_bins
     for i in range(n):
         b = code[rows[i]]
         hist[b, ys[i]] += ws[i]
         if drawn[b] == 0:
-            place = found
+            place = n_bins
             while place > 0 and bins[place - 1] > b:
                 bins[place] = bins[place - 1]
                 place -= 1
             bins[place] = b
-            found += 1
+            n_bins += 1
         drawn[b] += ws[i]
-    return found
+    return n_bins
 
 
 @kernel
 def _scan(
     hist: I32, bins: I32, cuts: int, total: I32, L: I64, R: I64, alpha: float
 ) -> tuple[float, int]:
-    """The first of the `cuts` places after bins[0], bins[1], … with the smallest max(F(left), F(right)).
+    """The smallest max(F(left), F(right)) of the `cuts` places after bins[0], bins[1], …; its
+    place.
 
-    `L` are the counts on the left before the first bin. F(left) never falls and F(right) never rises along the way, so
-    the search ends where they cross.
+    `L` are the counts on the left before the first bin. F(left) never falls and F(right) never
+    rises along the way, so the search ends where they cross.
     """
     K = total.shape[0]
     nL = nR = sqL = sqR = np.int64(0)
@@ -188,26 +198,29 @@ def _scan(
 
 @kernel
 def _best_cut(
-    hist: I32, bins: I32, found: int, total: I32, L: I64, R: I64, alpha: float
+    hist: I32, bins: I32, n_bins: int, total: I32, L: I64, R: I64, alpha: float
 ) -> tuple[float, int, int, int]:
-    """Smallest worst impurity, last bin on the left, first bin on the right (-1: none), 1 where missing goes left.
+    """The cut whose impurer side is the purest.
 
-    Missing values are tried on the right, alone there too, and then on the left.
+    Returns the impurity of that side, the last bin on the left, the first bin on the right (-1:
+    none), and 1 where missing values go left. Missing values are tried on the right, alone there
+    too, and then on the left.
     """
-    gaps = bins[found - 1] == 255
-    values = found - 1 if gaps else found
+    gaps = bins[n_bins - 1] == 255
+    values = n_bins - 1 if gaps else n_bins
     L[:] = 0
     worst, at = _scan(hist, bins, values if gaps else values - 1, total, L, R, alpha)
     missing_left = 0
     if gaps:
         for k in range(total.shape[0]):
             L[k] = hist[255, k]
-        other, place = _scan(hist, bins, values - 1, total, L, R, alpha)
-        if other < worst:
-            worst, at, missing_left = other, place, 1
+        worst_left, at_left = _scan(hist, bins, values - 1, total, L, R, alpha)
+        if worst_left < worst:
+            worst, at, missing_left = worst_left, at_left, 1
     if at < 0:
         return np.inf, -1, -1, 0
-    return worst, bins[at], bins[at + 1] if at + 1 < values else -1, missing_left
+    following = bins[at + 1] if at + 1 < values else -1
+    return worst, bins[at], following, missing_left
 
 
 @kernel
@@ -228,7 +241,7 @@ def _partition(code: U8, last: int, missing_left: int, rows: I32, ys: I32, ws: I
 
 @kernel
 def _threshold(high: float, low: float) -> float:
-    """The middle of two neighbouring values, below the upper one also where rounding would reach it."""
+    """The middle of two neighbouring values, below `low`, also where rounding would reach it."""
     middle = high / 2.0 + low / 2.0
     return middle if high <= middle < low else high
 
@@ -239,25 +252,27 @@ def _best_split(
     total: I32, c: F64, alpha: float, F: float,
     hist: I32, drawn: I32, bins: I32, L: I64, R: I64,
 ) -> tuple[int, int, int, int, int]:  # fmt: skip
-    """Feature of the smallest risk c / (F - worst) (-1: none), its cut, and how many features vary here.
+    """The feature of the smallest risk c / (F - worst), or -1; its cut; how many features vary
+    here.
 
-    Equal risks go to the larger drop of F, then to the earlier feature in `active`, which is compacted in place.
+    Equal risks go to the larger drop of F, then to the earlier feature in `active`, which is
+    compacted in place.
     """
     risk, gain = np.inf, 0.0
     feature, last, following, missing_left = -1, -1, -1, 0
     varying = 0
     for a in range(n_active):
         f = active[a]
-        found = _fill(codes[f], rows, ys, ws, hist, drawn, bins)
-        if found > 1:
+        n_bins = _fill(codes[f], rows, ys, ws, hist, drawn, bins)
+        if n_bins > 1:
             active[varying] = f
             varying += 1
-            worst, b, b_next, side = _best_cut(hist, bins, found, total, L, R, alpha)
+            worst, b, b_next, side = _best_cut(hist, bins, n_bins, total, L, R, alpha)
             drop = F - worst
             if drop > 0.0 and (c[f] / drop < risk or (c[f] / drop == risk and drop > gain)):
                 risk, gain = c[f] / drop, drop
                 feature, last, following, missing_left = f, b, b_next, side
-        for i in range(found):
+        for i in range(n_bins):
             for k in range(total.shape[0]):
                 hist[bins[i], k] = 0
             drawn[bins[i]] = 0
@@ -266,7 +281,7 @@ def _best_split(
 
 @kernel
 def _to_front(active: I32, n_active: int, f: int) -> None:
-    """Bring feature f to the front, so that below it wins where risks are equal: there it is already paid for."""
+    """Bring feature f to the front: below, where it is paid for, it wins where risks are equal."""
     place = 0
     while place < n_active and active[place] != f:
         place += 1
@@ -280,21 +295,17 @@ def grow(
     codes: U8, low: F64, high: F64, rows: I32, ys: I32, ws: I32,
     c: F64, K: int, alpha: float, max_depth: int,
 ) -> tuple[I32, F64, I32, I32, I32, I32]:  # fmt: skip
-    """GreedyTree: nodes as arrays (feature, threshold, left, right, missing, counts); node 0 is the root."""
+    """GreedyTree: feature, threshold, left and right child, child of missing values, and counts.
+
+    Each array has a place for each node; node 0 is the root.
+    """
     m, n = codes.shape[0], rows.shape[0]
-    most = 2 * n
-    feature, threshold = np.full(most, -1, np.int32), np.zeros(most)
-    left, right, missing = (
-        np.full(most, -1, np.int32),
-        np.full(most, -1, np.int32),
-        np.full(most, -1, np.int32),
-    )
-    counts = np.zeros((most, K), np.int32)
-    hist, drawn, bins = (
-        np.zeros((256, K), np.int32),
-        np.zeros(256, np.int32),
-        np.zeros(256, np.int32),
-    )
+    capacity = 2 * n
+    feature, missing = np.full(capacity, -1, np.int32), np.full(capacity, -1, np.int32)
+    left_child, right_child = np.full(capacity, -1, np.int32), np.full(capacity, -1, np.int32)
+    threshold, counts = np.zeros(capacity), np.zeros((capacity, K), np.int32)
+    hist = np.zeros((256, K), np.int32)
+    drawn, bins = np.zeros(256, np.int32), np.zeros(256, np.int32)
     L, R = np.zeros(K, np.int64), np.zeros(K, np.int64)
     waiting, active = np.zeros((_STACK, 5), np.int64), np.zeros((_STACK, m), np.int32)
     here = np.zeros(m, np.int32)
@@ -302,7 +313,9 @@ def grow(
         counts[0, ys[i]] += ws[i]
     for f in range(m):
         active[0, f] = f
-    waiting[0, 2], waiting[0, 4] = n, m  # node, its rows from … to …, depth, features that vary
+    # Of a node that waits: its number, the first of its rows and the first after them, its depth,
+    # and how many features vary.
+    waiting[0, 2], waiting[0, 4] = n, m
     depth_of_stack, nodes = 1, 1
     while depth_of_stack > 0:
         depth_of_stack -= 1
@@ -312,8 +325,8 @@ def grow(
         if F == 0.0 or depth >= max_depth:
             continue
         f, last, following, side, varying = _best_split(
-            codes, rows[start:end], ys[start:end], ws[start:end], here, n_active, counts[node], c, alpha, F,
-            hist, drawn, bins, L, R,
+            codes, rows[start:end], ys[start:end], ws[start:end], here, n_active, counts[node],
+            c, alpha, F, hist, drawn, bins, L, R,
         )  # fmt: skip
         if f < 0:
             continue
@@ -323,7 +336,7 @@ def grow(
         )
         feature[node] = f
         threshold[node] = np.inf if following < 0 else _threshold(high[f, last], low[f, following])
-        left[node], right[node] = nodes, nodes + 1
+        left_child[node], right_child[node] = nodes, nodes + 1
         for i in range(start, middle):
             counts[nodes, ys[i]] += ws[i]
         on_left = on_right = 0
@@ -349,6 +362,6 @@ def grow(
             depth_of_stack += 1
         nodes += 2
     return (
-        feature[:nodes].copy(), threshold[:nodes].copy(), left[:nodes].copy(), right[:nodes].copy(),
-        missing[:nodes].copy(), counts[:nodes].copy(),
+        feature[:nodes].copy(), threshold[:nodes].copy(), left_child[:nodes].copy(),
+        right_child[:nodes].copy(), missing[:nodes].copy(), counts[:nodes].copy(),
     )  # fmt: skip

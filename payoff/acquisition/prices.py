@@ -12,19 +12,22 @@ from payoff.decisions.benefit import LARGEST
 from payoff.errors import Flaw, pointer, reject
 from payoff.stored import Stored
 
-SMALLEST = (
-    1 / LARGEST
-)  # what trees wait for is compared per price, which overflows for the smallest floats
-_DIGITS = 12  # of a sum of prices: the error of adding thousands in binary is below
-_SLACK = 1e-9  # prices are added up in floats: a budget of .3 buys .1 and .2; relative, as prices have any unit
+# The smallest price above 0: numbers of waiting trees are divided by prices, and a smaller float
+# would
+# overflow.
+SMALLEST = 1 / LARGEST
+_DIGITS = 12  # of a sum of prices: the error of adding thousands of floats is smaller
+# Relative to a budget, as prices have any unit: the floats .1 and .2 cost more than .3, which buys
+# both.
+_SLACK = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class Prices(Stored):
-    """Prices of m features: the first of a group that is acquired costs `cost`, later ones `discounted`.
+    """Prices of m features: the first acquired of a group costs `cost`, later ones `discounted`.
 
-    `cost`, `discounted` (m,) float64 >= 0, equal where a feature is in no group; `group` (m,) int32, -1 for none;
-    `groups` their names, in the order of the numbers.
+    `cost`, `discounted` (m,) float64 >= 0, equal where a feature is in no group; `group` (m,)
+    int32, -1 for none; `groups` their names, in the order of the numbers.
     """
 
     cost: F64
@@ -34,7 +37,10 @@ class Prices(Stored):
 
     @classmethod
     def of(cls, cost: Sequence[float] | np.ndarray) -> Self:
-        """Prices without groups; raises Invalid at `/j` for one that is neither 0 nor from `SMALLEST` to `LARGEST`."""
+        """Prices without groups.
+
+        Raises Invalid at `/j` for a price that is neither 0 nor from `SMALLEST` to `LARGEST`.
+        """
         paid = np.array(cost, dtype=np.float64)
         wrong = np.flatnonzero(~((paid == 0) | ((paid >= SMALLEST) & (paid <= LARGEST))))
         reject(
@@ -53,25 +59,23 @@ class Prices(Stored):
 
     @property
     def arrays(self) -> tuple[F64, F64, I32]:
-        """What the compiled kernels read."""
+        """The arrays that the compiled kernels read."""
         return self.cost, self.discounted, self.group
 
     def listed(self, names: Sequence[str]) -> list[dict[str, Any]]:
         """The long form of requests, ready for JSON; `names` are those of the features."""
-        listed = []
+        entries: list[dict[str, Any]] = []
         for name, cost, discounted, group in zip(
             names, self.cost.tolist(), self.discounted.tolist(), self.group.tolist(), strict=True
         ):
-            entry = {"feature": name, "cost": cost}
-            listed.append(
-                entry
-                if group < 0
-                else {**entry, "group": self.groups[group], "discounted_cost": discounted}
-            )
-        return listed
+            entry: dict[str, Any] = {"feature": name, "cost": cost}
+            if group >= 0:
+                entry |= {"group": self.groups[group], "discounted_cost": discounted}
+            entries.append(entry)
+        return entries
 
     def paid(self, order: Iterable[int]) -> list[float]:
-        """What each feature costs when they are acquired in this order; the sum is what is spent."""
+        """The price of each feature when they are acquired in this order."""
         opened: set[int] = set()
         prices = []
         for j in order:
@@ -82,10 +86,14 @@ class Prices(Stored):
         return prices
 
 
-def rounded(sums: F64, *others: float) -> list[float]:
-    """Sums of prices to 12 digits, counted from the largest of each sum and `others`: 10.37, not 10.370000000000001."""
-    largest = np.maximum(np.abs(sums), max(map(abs, others), default=0.0))
-    places = _DIGITS - 1 - np.floor(np.log10(largest, out=np.zeros(len(sums)), where=largest > 0))
+def rounded(sums: F64, *terms: float) -> list[float]:
+    """Sums of prices to 12 digits: 10.37, not 10.370000000000001.
+
+    Digits are counted from the first of each sum, or of the largest of the `terms`.
+    """
+    largest = np.maximum(np.abs(sums), max(map(abs, terms), default=0.0))
+    exponents = np.log10(largest, out=np.zeros(len(sums)), where=largest > 0)
+    places = _DIGITS - 1 - np.floor(exponents)
     return [
         round(total, int(place))
         for total, place in zip(sums.tolist(), places.tolist(), strict=True)
@@ -93,42 +101,46 @@ def rounded(sums: F64, *others: float) -> list[float]:
 
 
 def limit_of(budget: float | None) -> float:
-    """What may be spent: without a budget, infinity."""
+    """The most that a case may spend: without a budget, infinity."""
     return math.inf if budget is None else float(budget)
 
 
 def purchases(
-    asked: np.ndarray, missing: np.ndarray, prices: Prices, limit: float = np.inf
+    features: np.ndarray, missing: np.ndarray, prices: Prices, limit: float = np.inf
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of features `asked` (n, S) in this order: what each is offered for, what is paid, and whether it is bought.
+    """The price, the payment and whether it is bought of each of `features` (n, S), in this order.
 
-    What would bring a row's sum above `limit` is passed over. A `missing` value costs nothing, but is asked for only
-    where its price could be paid. The first of a group that is had opens it. 0 and not bought for -1.
+    A feature that would bring the sum of a row above `limit` is passed over. A `missing` value
+    costs
+    nothing, but is requested only where its price could be paid. The first value that is acquired
+    of
+    a group opens it. A feature of -1 has price 0 and is not bought.
     """
-    price, paid, bought = np.zeros(asked.shape), np.zeros(asked.shape), asked >= 0
-    spent = np.zeros(len(asked))
-    opened = np.zeros((len(asked), len(prices.groups) + 1), dtype=bool)  # the last column: no group
-    everyone = np.arange(len(asked))
-    for s in range(asked.shape[1]):
-        j = asked[:, s]
+    price, paid = np.zeros(features.shape), np.zeros(features.shape)
+    bought = features >= 0
+    spent = np.zeros(len(features))
+    # The last column is for features in no group.
+    opened = np.zeros((len(features), len(prices.groups) + 1), dtype=bool)
+    every = np.arange(len(features))
+    for s in range(features.shape[1]):
+        j = features[:, s]
         group = prices.group[j]
-        price[:, s] = np.where(
-            j < 0, 0.0, np.where(opened[everyone, group], prices.discounted[j], prices.cost[j])
-        )
+        offered = np.where(opened[every, group], prices.discounted[j], prices.cost[j])
+        price[:, s] = np.where(j < 0, 0.0, offered)
         bought[:, s] &= spent + price[:, s] <= limit
-        had = bought[:, s] & ~missing[:, s]
-        paid[:, s] = np.where(had, price[:, s], 0.0)
+        acquired = bought[:, s] & ~missing[:, s]
+        paid[:, s] = np.where(acquired, price[:, s], 0.0)
         spent += paid[:, s]
-        opened[everyone, group] |= had & (group >= 0)
+        opened[every, group] |= acquired & (group >= 0)
     return price, paid, bought
 
 
-def chained(asked: Ints, missing: Bools, prices: Prices, limit: float) -> tuple[F64, F64, Bools]:
-    """Of features `asked` (n, S) in this order: offered price, paid, and whether the row gets there within `limit`.
+def chained(features: Ints, missing: Bools, prices: Prices, limit: float) -> tuple[F64, F64, Bools]:
+    """The price, the payment and whether it is reached of each of `features` (n, S), in this order.
 
-    What is not affordable ends the chain.
+    A row reaches a feature within `limit`: the first that is not affordable ends the chain.
     """
-    price, paid, _ = purchases(asked, missing, prices)
+    price, paid, _ = purchases(features, missing, prices)
     before = np.cumsum(paid, axis=1) - paid
     reached: Bools = np.logical_and.accumulate(before + price <= limit + slack_of(limit), axis=1)
     return price, paid, reached

@@ -1,4 +1,4 @@
-"""Cases that acquire features one at a time: their states, their ways through these, and the models that step.
+"""Cases that acquire features one at a time: states, trajectories, and the protocol of models.
 
 A case is not stored between calls: its state follows from the features that are known.
 """
@@ -16,12 +16,14 @@ from payoff.errors import Invalid
 
 @dataclass(frozen=True, eq=False)
 class Trajectories:
-    """n rows in states 0 (nothing known) … S; row i ends in state `length[i]`, later states are undefined.
+    """n rows in states 0 (nothing known) … S; row i ends in state `length[i]`: later ones are
+    undefined.
 
-    `asked` (n, S): the column requested in a state (-1 after the end), `price` (n, S) its price there, and `missing`
-    (n, S) whether its value is missing, which costs nothing. `P` (n, S + 1, K) and `vote` (n, S + 1): class
-    distribution, and predicted class or number, in each state. `settled` (n,): the first state in which the vote can
-    no longer change, or -1. `resolved` (n,): whether every tree reaches a leaf.
+    `asked` (n, S): the column requested in a state (-1 after the end), `price` (n, S) its price
+    there, and `missing` (n, S) whether its value is missing, which costs nothing. `P` (n, S + 1, K)
+    and `vote` (n, S + 1): class distribution, and predicted class or number, in each state.
+    `settled` (n,): the first state in which the vote can no longer change, or -1. `resolved` (n,):
+    whether every tree reaches a leaf.
     """
 
     asked: I32
@@ -38,27 +40,37 @@ class Trajectories:
 
     @classmethod
     def cut(
-        cls, asked: I32, price: F64, free: Bools, P: F64, vote: np.ndarray, length: I32, settled: I32, resolved: Bools
+        cls, features: I32, price: F64, free: Bools, P: F64, vote: np.ndarray, length: I32,
+        settled: I32, resolved: Bools,
     ) -> Self:  # fmt: skip
-        """Trajectories without the states that no row reaches; `free` (n, m) marks unavailable features."""
+        """Trajectories without states that no row reaches; `free` (n, m): unavailable features."""
         S = int(length.max(initial=0))
-        asked = asked[:, :S]
-        missing = (asked >= 0) & free[np.arange(len(asked))[:, None], asked]
+        features = features[:, :S]
+        missing = (features >= 0) & free[np.arange(len(features))[:, None], features]
+        states = slice(S + 1)
         return cls(
-            asked, price[:, :S], missing, P[:, : S + 1], vote[:, : S + 1], length, settled, resolved
+            features,
+            price[:, :S],
+            missing,
+            P[:, states],
+            vote[:, states],
+            length,
+            settled,
+            resolved,
         )
 
     @classmethod
     def join(cls, parts: Sequence[Self]) -> Self:
         """The rows of all parts, with room for the longest trajectory."""
         longest = max(part.asked.shape[1] for part in parts)
-        rooms = {"asked": (longest, -1), "price": (longest, 0), "missing": (longest, 0)}
-        rooms |= {"P": (longest + 1, 0), "vote": (longest + 1, 0)}
+        # The width of each array of states, and the value that fills it after the end of a row.
+        widths = {"asked": (longest, -1), "price": (longest, 0), "missing": (longest, 0)}
+        widths |= {"P": (longest + 1, 0), "vote": (longest + 1, 0)}
         joined = {}
         for name in cls.__dataclass_fields__:
             columns = [getattr(part, name) for part in parts]
-            if name in rooms:
-                columns = [_widened(column, *rooms[name]) for column in columns]
+            if name in widths:
+                columns = [_widened(column, *widths[name]) for column in columns]
             joined[name] = np.concatenate(columns)
         return cls(**joined)
 
@@ -70,19 +82,20 @@ class Trajectories:
 
 
 def _widened(column: np.ndarray, width: int, fill: float) -> np.ndarray:
-    room = [(0, 0), (0, width - column.shape[1])] + [(0, 0)] * (column.ndim - 2)
-    return np.pad(column, room, constant_values=fill)
+    padding = [(0, 0), (0, width - column.shape[1])] + [(0, 0)] * (column.ndim - 2)
+    return np.pad(column, padding, constant_values=fill)
 
 
 @dataclass(frozen=True, eq=False)
 class States:
     """The states of n cases as columns; m features, K classes (0 where the model predicts numbers).
 
-    `order` (n, m): in the first `wanted` (n,) places the features that trees wait for, best first, affordable or not;
-    `waiting`, `price` (n, m): by feature, how many trees wait for it and its present price. `spent` (n,). `resolved`
-    (n,): how many of all `trees` are; `missed` (n,): how many met an unavailable value. `leader` (n,): the class of a
-    settled vote, else -1. `prediction` (n,) class codes, `probabilities` (n, K) and `value` (n,), a predicted number or
-    NaN, follow from what is known. `following` (n,): the feature to acquire next, or -1.
+    `order` (n, m): in the first `wanted` (n,) places the features that trees wait for, best first,
+    affordable or not; `waiting`, `price` (n, m): by feature, how many trees wait for it and its
+    present price. `spent` (n,). `resolved` (n,): how many of all `trees` are; `missed` (n,): how
+    many met an unavailable value. `leader` (n,): the class of a settled vote, else -1. `prediction`
+    (n,) class codes, `probabilities` (n, K) and `value` (n,), a predicted number or NaN, follow
+    from what is known. `following` (n,): the feature to acquire next, or -1.
     """
 
     waiting: I32
@@ -105,7 +118,7 @@ class States:
 
 
 class StepwiseModel(Protocol):
-    """A model that acquires features one at a time: a forest, or a tree of classifiers, which counts as one tree.
+    """A model that acquires features one at a time: a forest, or one tree of classifiers.
 
     `can_settle`: whether a vote can be settled before all features that the model tests are known.
     """
@@ -120,10 +133,11 @@ class StepwiseModel(Protocol):
     def step(self, X: F64, status: Ints, prices: Prices, budget: float | None = None) -> States:
         """The states of n cases, and the feature that each should acquire next.
 
-        X (n, m) float64, with any number where a feature is unknown; status (n, m): 0 unknown, -1 unavailable, r >= 1
-        acquired as the r-th (all 1 if the order is unknown: then the first column of a group paid for it). An
-        unavailable feature costs nothing and opens no group; an acquired one is paid for even if it is NaN.
-        Reasons to stop: the model is `resolved`, the vote is settled, or no affordable feature is left.
+        X (n, m) float64, with any number where a feature is unknown; status (n, m): 0 unknown, -1
+        unavailable, r >= 1 acquired as the r-th (all 1 if the order is unknown: then the first
+        column of a group paid for it). An unavailable feature costs nothing and opens no group; an
+        acquired one is paid for even if it is NaN.
+        A case stops when the model is `resolved`, the vote is settled, or no feature is affordable.
         Raises Invalid for shapes that do not fit.
         """
         ...
@@ -131,10 +145,12 @@ class StepwiseModel(Protocol):
     def travel(
         self, X: F64, prices: Prices, budget: float | None = None, missing: Bools | None = None
     ) -> Trajectories:
-        """Acquire the features of complete rows X (n, m), NaN where missing, until no affordable one is left.
+        """Acquire the features of complete rows X (n, m) until none is affordable.
 
-        A settled vote does not stop a row. `missing` (n, m) marks unavailable features, which cost nothing; by default
-        every NaN. Other NaN are paid for. `budget` is per row. Raises as `step`.
+        X is NaN where a value is missing. A settled vote does not stop a row. `missing` (n, m)
+        marks unavailable features, which cost nothing; by default every NaN. Other NaN are paid
+        for. `budget` is per row. Raises as
+        `step`.
         """
         ...
 
@@ -143,17 +159,17 @@ class StepwiseModel(Protocol):
         ...
 
     def predict(self, X: F64) -> np.ndarray:
-        """Class codes, or numbers, (n,) of complete rows (n, m), NaN where missing; checks nothing."""
+        """Class codes or numbers (n,) of complete rows (n, m), as in `posterior`."""
         ...
 
 
 def checked(
     n_features: int, X: F64, status: Ints, prices: Prices, budget: float | None
 ) -> tuple[F64, I32, float]:
-    """Cases as the kernels take them: X (n, m) float64 and status (n, m) int32, both contiguous, and the budget.
+    """Cases as kernels take them: contiguous X (n, m) float64 and status (n, m) int32; the budget.
 
-    m is `n_features`. Raises Invalid at "" for shapes, at `/feature_costs` for a wrong number of prices. Copies only
-    arrays of another layout.
+    m is `n_features`. Raises Invalid at "" for shapes, at `/feature_costs` for a wrong number of
+    prices. Copies only arrays of another layout.
     """
     X = np.ascontiguousarray(X, dtype=np.float64)
     status = np.ascontiguousarray(status, dtype=np.int32)

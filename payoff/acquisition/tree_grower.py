@@ -13,12 +13,13 @@ from payoff.acquisition.prices import Prices
 from payoff.arrays import F32, F64, I32, Bools, Indices
 from payoff.compiled import kernel
 
-_CELLS = 8_000_000  # of the table, times trees, in one piece of work: a quarter of a second or so
-_MAX = 16  # trees of a piece, many of them unused where a budget ends
+# Cells of the table times trees of a batch, which grows in about a quarter of a second.
+_CELLS_OF_BATCH = 8_000_000
+_MAX_TREES_OF_BATCH = 16  # where a budget ends, the other trees of a batch are not used
 
 
 class Rule(NamedTuple):
-    """How trees are grown: threshold of the impurity, and exponent of the price in the split rule."""
+    """How trees are grown: the threshold of the impurity, and the exponent of prices in splits."""
 
     alpha: float
     exponent: float
@@ -32,6 +33,7 @@ class Sample(NamedTuple):
     weights: np.ndarray
 
     def take(self, rows: np.ndarray) -> Self:
+        """The sample of these rows."""
         return type(self)(self.X[rows], self.codes[rows], self.weights[rows])
 
 
@@ -47,34 +49,30 @@ class TreeGrower:
         *,
         max_depth: int | None = None,
     ) -> None:
-        self.prior = (
-            np.bincount(rows.codes, weights=rows.weights, minlength=n_classes) / rows.weights.sum()
-        )
+        total = rows.weights.sum()
+        self.prior = np.bincount(rows.codes, weights=rows.weights, minlength=n_classes) / total
         self._orders = order_categories(rows.X, rows.codes, rows.weights, n_classes, categorical)
         self._table = bin_columns(self._orders.apply(rows.X))
-        self._codes, self._share = rows.codes, rows.weights / rows.weights.sum()
-        self._prices, self._max_depth = prices, max_depth
+        self._codes = rows.codes
+        self._share = rows.weights / total
+        self._prices = prices
+        self._max_depth = max_depth
 
     @property
     def batch(self) -> int:
         """The number of trees of a task that is worth its overhead."""
-        return int(np.clip(_CELLS // max(self._table.codes.size, 1), 1, _MAX))
+        trees = _CELLS_OF_BATCH // max(self._table.codes.size, 1)
+        return int(np.clip(trees, 1, _MAX_TREES_OF_BATCH))
 
     def order(self, rule: Rule, seeds: np.ndarray) -> tuple[Any, ...]:
         """The arguments of `grow_drawn` for one tree of each seed."""
         prices = self._prices.cost**rule.exponent
-        rows = (
-            self._table.codes,
-            self._table.low,
-            self._table.high,
-            self._codes,
-            self._share,
-            self.prior,
-        )
+        table = self._table
+        rows = (table.codes, table.low, table.high, self._codes, self._share, self.prior)
         return *rows, prices, rule.alpha, self._max_depth, seeds
 
     def forest(self, parts: Iterable[Nodes]) -> FlatForest:
-        """Of trees that were grown from these rows."""
+        """The forest of trees that were grown from these rows."""
         return FlatForest(beside(list(parts), self.prior), len(self._prices), self._orders)
 
     def costs(self, validation: Sample) -> "PathCosts":
@@ -84,10 +82,11 @@ class TreeGrower:
 
 
 def batches(growers: Sequence[TreeGrower], rule: Rule, seeds: np.ndarray) -> Iterator[list[Nodes]]:
-    """For each grower the trees of the next few seeds, flat; joblib's parallel_config says where they grow.
+    """For each grower the flat trees of the next few seeds; joblib's parallel_config sets where.
 
-    Some are grown ahead of what is asked for; what grows does not depend on where. Whoever asks for no more has none
-    grown, and waits for those that are growing: joblib warns of work that nobody takes.
+    Some batches are grown before the caller takes them; the trees do not depend on where they grow.
+    When the caller takes no more, no more start, but those that are growing are awaited: joblib
+    warns of results that are not taken.
     """
     batch = min(grower.batch for grower in growers)
     is_over = False
@@ -96,10 +95,8 @@ def batches(growers: Sequence[TreeGrower], rule: Rule, seeds: np.ndarray) -> Ite
         for start in range(0, len(seeds), batch):
             if is_over:
                 return
-            yield from (
-                delayed(grow_drawn)(*grower.order(rule, seeds[start : start + batch]))
-                for grower in growers
-            )
+            few_seeds = seeds[start : start + batch]
+            yield from (delayed(grow_drawn)(*grower.order(rule, few_seeds)) for grower in growers)
 
     trees = Parallel(prefer="threads", return_as="generator")(work())
     try:
@@ -112,27 +109,29 @@ def batches(growers: Sequence[TreeGrower], rule: Rule, seeds: np.ndarray) -> Ite
 
 
 def grow_drawn(
-    bins: np.ndarray, low: np.ndarray, high: np.ndarray, codes: np.ndarray, share: np.ndarray, prior: np.ndarray,
-    prices: np.ndarray, alpha: float, max_depth: int | None, seeds: np.ndarray,
+    bins: np.ndarray, low: np.ndarray, high: np.ndarray, codes: np.ndarray, share: np.ndarray,
+    prior: np.ndarray, prices: np.ndarray, alpha: float, max_depth: int | None, seeds: np.ndarray,
 ) -> Nodes:  # fmt: skip
-    """One tree for each seed, from as many rows as there are, drawn with replacement by their shares (n,) of all
-    weight; the first three are a `BinnedTable`.
+    """One tree for each seed, from n rows drawn with replacement by their shares (n,) of all
+    weight.
+
+    The first three arguments are those of a `BinnedTable`.
     """
-    n, trees = len(codes), []
+    n = len(codes)
+    table = BinnedTable(bins, low, high)
+    trees = []
     for seed in seeds:
-        drawn = np.bincount(
-            np.random.default_rng(int(seed)).choice(n, size=n, p=share), minlength=n
-        )
-        trees.append(
-            grow_tree(
-                BinnedTable(bins, low, high), codes, drawn, len(prior), prices, alpha, max_depth
-            )
-        )
+        rows = np.random.default_rng(int(seed)).choice(n, size=n, p=share)
+        drawn = np.bincount(rows, minlength=n)
+        trees.append(grow_tree(table, codes, drawn, len(prior), prices, alpha, max_depth))
     return flatten(trees, prior)
 
 
 class PathCosts:
-    """Mean cost and error of a growing forest on n rows: X (n, m) with ranked categories, class codes, weights."""
+    """Mean cost and error of a growing forest on n rows: X (n, m), class codes and weights (n,).
+
+    Categories in X are ranked.
+    """
 
     def __init__(
         self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, prices: Prices, n_classes: int
@@ -145,22 +144,15 @@ class PathCosts:
         self._spent = 0.0
 
     def add(self, forest: FlatForest) -> Iterator[tuple[float, float]]:
-        """Add the trees of `forest` one by one; mean cost and error per row after each. O(n depth) a tree.
+        """Add the trees of `forest` one by one; mean cost and error per row after each.
 
-        A feature is paid for once per row over all trees, and not where it is missing; of a group the member with the
-        largest discount counts as the first, so no order of asking costs more.
+        O(n depth) a tree.
+        A feature is paid for once per row over all trees, and not where it is missing; of a group
+        the member with the largest discount counts as the first, so no order of asking costs more.
         """
         cost, error = np.full(forest.n_trees, self._spent), np.zeros(forest.n_trees)
-        prefixes(
-            forest.nodes,
-            *self._rows,
-            self._prices,
-            self._used,
-            self._discount,
-            self._votes,
-            cost,
-            error,
-        )
+        state = (self._used, self._discount, self._votes)
+        prefixes(forest.nodes, *self._rows, self._prices, *state, cost, error)
         self._spent = float(cost[-1]) if len(cost) else self._spent
         total = self._rows[2].sum()
         return zip((cost / total).tolist(), (error / total).tolist(), strict=True)
@@ -171,11 +163,11 @@ def prefixes(
     nodes: Nodes, X: F32, y: Indices, weight: F64, prices: PriceArrays,
     used: Bools, discount: F64, votes: I32, cost: F64, error: F64,
 ) -> None:  # fmt: skip
-    """Total cost and weighted errors of the forest after each of its trees, on top of the trees already counted.
+    """Total cost and weighted errors after each tree, on top of the trees already counted.
 
-    `used` (n, m), `discount` (n, groups) and `votes` (n, K) hold the rows' state between calls: features paid for,
-    surcharges paid by group, votes. In a group the member with the largest discount counts as the first, the most
-    expensive order.
+    `used` (n, m), `discount` (n, groups) and `votes` (n, K) hold the rows' state between calls:
+    features paid for, surcharges paid by group, votes. In a group the member with the largest
+    discount counts as the first, the most expensive order.
     """
     price, discounted, group = prices
     total = 0.0

@@ -1,7 +1,7 @@
 """A tree whose nodes are linear classifiers: complete rows, and cases acquired feature by feature.
 
-The kernels read `nodes`: upper, lower and needs, as in `TreeOfClassifiers`. `up` (n, N): whether a case goes to
-`upper`; it is valid only if all features that the node needs are known.
+The kernels read `nodes`: upper, lower and needs, as in `TreeOfClassifiers`. `up` (n, N): whether a
+case goes to `upper`; it is valid only if all features that the node needs are known.
 """
 
 from dataclasses import dataclass
@@ -33,10 +33,11 @@ class Scorer(Protocol):
 class TreeOfClassifiers(Stored):
     """N nodes over m features, the root first; K classes, or 0 for numbers.
 
-    `upper`, `lower` (N,): the next node of a case whose score is above `thresholds` (N,), and of others; -1 leaves the
-    tree. `needs` (N, m): the features that a node has weight on. `scorer` returns the N deciding scores, and then each
-    node's L predicting ones: the value, or the log odds of the second of two classes, or one score for each class.
-    `prior` (L,): the predicting scores before any node.
+    `upper`, `lower` (N,): the next node of a case whose score is above `thresholds` (N,), and of
+    others; -1 leaves the tree. `needs` (N, m): the features that a node has weight on. `scorer`
+    returns the N deciding scores, and then each node's L predicting ones: the value, or the log
+    odds of the second of two classes, or one score for each class. `prior` (L,): the predicting
+    scores before any node.
     """
 
     can_settle: ClassVar[bool] = False
@@ -70,7 +71,7 @@ class TreeOfClassifiers(Stored):
         return self._final(X)[:, 0]
 
     def predict(self, X: F64) -> np.ndarray:
-        """Class codes, or numbers, (n,) of complete rows (n, m), NaN where missing; checks nothing."""
+        """Class codes or numbers (n,) of complete rows (n, m), NaN where missing; checks nothing."""
         return self.chosen(self._final(X))
 
     def chosen(self, answers: np.ndarray) -> np.ndarray:
@@ -92,35 +93,34 @@ class TreeOfClassifiers(Stored):
     def step(self, X: F64, status: Ints, prices: Prices, budget: float | None = None) -> States:
         """The states of n cases (`StepwiseModel.step`).
 
-        A case stays at a node until all features that the node needs are known; then the node sends it up or down. The
-        answer is that of the deepest node evaluated, or the prior. An unavailable feature and NaN count as the training
-        mean. Features are requested cheapest first, ties to the earlier column. A part of what a node needs decides
-        nothing, so none is requested unless the budget pays for all of it.
+        A case stays at a node until all features that the node needs are known; then the node sends
+        it up or down. The answer is that of the deepest node evaluated, or the prior. An
+        unavailable feature and NaN count as the training mean. Features are requested cheapest
+        first, ties to the earlier column. A part of what a node needs decides nothing, so none is
+        requested unless the budget pays for all of it.
         O(n (m N L + depth m^2)).
         """
         X, status, limit = checked(self.n_features, X, status, prices, budget)
         n, m = X.shape
         Z = self.scorer.scores(np.where(status >= 1, X, np.nan))
         spent, total, price = np.zeros(n), np.zeros(n), np.zeros((n, m))
-        reached, wanted = np.empty(n, dtype=np.int32), np.zeros(n, dtype=np.int32)
-        (out, missed), (order, waiting) = (
-            np.zeros((2, n), dtype=np.bool_),
-            np.zeros((2, n, m), dtype=np.int32),
-        )
+        reached, n_waiting = np.empty(n, dtype=np.int32), np.zeros(n, dtype=np.int32)
+        left_tree, missed = np.zeros((2, n), dtype=np.bool_)
+        order, waiting = np.zeros((2, n, m), dtype=np.int32)
         walk(
             self.nodes(), Z[:, : self.n_nodes] > self.thresholds, status, prices.arrays,
-            len(prices.groups), spent, reached, out, missed, wanted, total, order, waiting, price,
+            len(prices.groups), spent, reached, left_tree, missed, n_waiting, total, order, waiting,
+            price,
         )  # fmt: skip
         answers = self.answers(Z, reached)
-        chosen, resolved = self.chosen(answers), out.astype(np.int32)
-        prediction, value = (
-            (chosen, np.full(n, np.nan))
-            if self.n_classes
-            else (np.zeros(n, dtype=np.int32), chosen)
-        )
-        affordable = (wanted > 0) & (spent + total <= limit + slack_of(limit))
+        resolved = left_tree.astype(np.int32)
+        if self.n_classes:
+            prediction, value = self.chosen(answers), np.full(n, np.nan)
+        else:
+            prediction, value = np.zeros(n, dtype=np.int32), self.chosen(answers)
+        affordable = (n_waiting > 0) & (spent + total <= limit + slack_of(limit))
         return States(
-            waiting, price, order, wanted, spent, self.probabilities(answers), resolved,
+            waiting, price, order, n_waiting, spent, self.probabilities(answers), resolved,
             missed.astype(np.int32), np.where(resolved == 1, prediction, -1), prediction,
             np.where(affordable, order[:, 0], -1), value, 1, limit,
         )  # fmt: skip
@@ -128,41 +128,39 @@ class TreeOfClassifiers(Stored):
     def travel(
         self, X: F64, prices: Prices, budget: float | None = None, missing: Bools | None = None
     ) -> Trajectories:
-        """Trajectories of n rows (`StepwiseModel.travel`). O(n (m N L + depth m^2)); memory n S (K + L + 6)."""
-        X, _, limit = checked(
-            self.n_features, X, np.zeros(np.shape(X), dtype=np.int32), prices, budget
-        )
+        """Trajectories of n rows (`StepwiseModel.travel`).
+
+        O(n (m N L + depth m^2)); memory n S (K + L + 6).
+        """
+        unknown = np.zeros(np.shape(X), dtype=np.int32)
+        X, _, limit = checked(self.n_features, X, unknown, prices, budget)
         free = np.isnan(X) if missing is None else np.ascontiguousarray(missing, dtype=np.bool_)
         n, S = len(X), len(self.columns)
         Z = self.scorer.scores(X)
-        asked, price = np.full((n, S), -1, dtype=np.int32), np.zeros((n, S))
+        features, price = np.full((n, S), -1, dtype=np.int32), np.zeros((n, S))
         node = np.full((n, S + 1), -1, dtype=np.int32)
         length, resolved = np.zeros(n, dtype=np.int32), np.zeros(n, dtype=np.bool_)
         trace(
-            self.nodes(), Z[:, : self.n_nodes] > self.thresholds, free, prices.arrays, limit + slack_of(limit),
-            len(prices.groups), asked, price, node, length, resolved,
+            self.nodes(), Z[:, : self.n_nodes] > self.thresholds, free, prices.arrays,
+            limit + slack_of(limit), len(prices.groups), features, price, node, length, resolved,
         )  # fmt: skip
         states = int(length.max(initial=0)) + 1
-        flat = np.stack([self.answers(Z, node[:, s]) for s in range(states)], axis=1).reshape(
-            n * states, -1
-        )
-        P, vote = (
-            self.probabilities(flat).reshape(n, states, -1),
-            self.chosen(flat).reshape(n, states),
-        )
+        answers = np.stack([self.answers(Z, node[:, s]) for s in range(states)], axis=1)
+        flat = answers.reshape(n * states, -1)
+        P = self.probabilities(flat).reshape(n, states, -1)
+        vote = self.chosen(flat).reshape(n, states)
         settled = np.where(resolved, length, -1)
-        return Trajectories.cut(asked, price, free, P, vote, length, settled, resolved)
+        return Trajectories.cut(features, price, free, P, vote, length, settled, resolved)
 
     def answers(self, Z: F64, reached: np.ndarray) -> np.ndarray:
-        """Predicting scores (n, L) at the nodes reached (n,), `prior` where that is -1, from all scores Z."""
+        """Predicting scores (n, L), of all scores Z, at the nodes `reached` (n,); `prior` at -1."""
         L = len(self.prior)
         rows = np.arange(len(Z))[:, None]
-        found: np.ndarray = Z[
-            rows, self.n_nodes + L * np.maximum(reached, 0)[:, None] + np.arange(L)
-        ]
+        first = self.n_nodes + L * np.maximum(reached, 0)[:, None]
+        answers: np.ndarray = Z[rows, first + np.arange(L)]
         if len(reached) and reached.min() < 0:
-            found[reached < 0] = self.prior
-        return found
+            answers[reached < 0] = self.prior
+        return answers
 
     def nodes(self) -> Nodes:
         """The arrays that the compiled kernels read."""
@@ -188,14 +186,12 @@ class TreeOfClassifiers(Stored):
 @kernel
 def bill(needs: Bools, done: Bools, opened: Bools, prices: PriceArrays, order: I32,
          price: F64) -> tuple[int, float]:  # fmt: skip
-    """Write the columns of `needs` that are not done, cheapest first, ties to the earlier, and their prices; return
-    count and sum.
+    """Write the columns of `needs` that are not done, and their prices; return count and sum.
+
+    The cheapest comes first, of equal ones the earlier.
     """
-    known, begun, group = (
-        np.empty(done.shape[0], np.bool_),
-        np.empty(opened.shape[0], np.bool_),
-        prices[2],
-    )
+    known, begun = np.empty(done.shape[0], np.bool_), np.empty(opened.shape[0], np.bool_)
+    group = prices[2]
     copy(done, known)
     copy(opened, begun)
     count, total = 0, 0.0
@@ -216,13 +212,14 @@ def bill(needs: Bools, done: Bools, opened: Bools, prices: PriceArrays, order: I
 
 @kernel
 def trace(nodes: Nodes, up: Bools, missing: Bools, prices: PriceArrays, limit: float, n_groups: int,
-          asked: I32, price: F64, stood: I32, length: I32,
+          features: I32, price: F64, stood: I32, length: I32,
           resolved: Bools) -> None:  # fmt: skip
     """Acquire the features of complete rows one by one; fills the last five arguments.
 
-    In state s: the feature requested and its price, and the deepest node evaluated (-1: none); the last state, and
-    whether the row leaves the tree there. No feature is requested for a node that the budget does not pay for. A
-    missing value costs nothing and changes the prices of the rest of its group.
+    In state s: the feature requested and its price, and the deepest node evaluated (-1: none); the
+    last state, and whether the row leaves the tree there. No feature is requested for a node that
+    the budget does not pay for. A missing value costs nothing and changes the prices of the rest of
+    its group.
     """
     upper, lower, needs = nodes
     n, m = missing.shape
@@ -238,7 +235,7 @@ def trace(nodes: Nodes, up: Bools, missing: Bools, prices: PriceArrays, limit: f
             for c in range(count):
                 j = order[c]
                 done[j] = True
-                asked[i, s], price[i, s] = j, offered[c]
+                features[i, s], price[i, s] = j, offered[c]
                 s += 1
                 stood[i, s] = stood[i, s - 1]
                 if missing[i, j]:
@@ -255,13 +252,13 @@ def trace(nodes: Nodes, up: Bools, missing: Bools, prices: PriceArrays, limit: f
 
 @kernel
 def walk(nodes: Nodes, up: Bools, status: I32, prices: PriceArrays, n_groups: int,
-         spent: F64, reached: I32, resolved: Bools, missed: Bools, wanted: I32,
+         spent: F64, reached: I32, resolved: Bools, missed: Bools, n_waiting: I32,
          total: F64, order: I32, waiting: I32, price: F64) -> None:  # fmt: skip
-    """The states of cases with status (n, m): 0 unknown, -1 unavailable, r >= 1 acquired as the r-th.
+    """The states of cases with `status` (n, m) as in `StepwiseModel.step`.
 
-    Fills the cost so far, the deepest node evaluated (-1: none), whether the case has left the tree, whether a feature
-    on its path is unavailable, and the columns to request (`wanted` of them, `total` together): in order, and by column
-    whether it is one, and its price.
+    Fills the cost so far, the deepest node evaluated (-1: none), whether the case has left the
+    tree, whether a feature on its path is unavailable, and the columns to request (`n_waiting` of
+    them, `total` together): in order, and by column whether it is one, and its price.
     """
     upper, lower, needs = nodes
     n, m = status.shape
@@ -275,7 +272,7 @@ def walk(nodes: Nodes, up: Bools, status: I32, prices: PriceArrays, n_groups: in
         while node >= 0:
             count, sum_ = bill(needs[node], done, opened, prices, order[i], offered)
             if count:
-                wanted[i], total[i] = count, sum_
+                n_waiting[i], total[i] = count, sum_
                 for place in range(count):
                     waiting[i, order[i, place]], price[i, order[i, place]] = 1, offered[place]
                 break
