@@ -64,6 +64,16 @@ _OF_THE_SYSTEM = (
     "tests/faults/test_recorded.py",
 )  # those that ask for `system`
 _SLOW = pytest.StashKey[int]()
+_OTHER_SERVERS = {"postgresql", "s3"}  # parameters of fixtures
+_SLOW_FIXTURES = {
+    "balancer",
+    "browser",
+    "dask_cluster",
+    "mortal",
+    "object_store",
+    "postgres_server",
+    "system",
+}
 _APART = (
     "tests/training/test_stalled_attempts.py"  # each of its cases takes long and shares nothing
 )
@@ -92,7 +102,7 @@ def pytest_xdist_make_scheduler(config, log):
 
 def pytest_collection_modifyitems(config, items):
     """Those of this kind of run; what takes longest comes first, so that in the end no worker waits for another."""
-    slow = set() if SLOW else {item for item in items if item.get_closest_marker("slow")}
+    slow = set() if SLOW else {item for item in items if _is_slow(item)}
     config.stash[_SLOW] = len(slow)
     sampled_out = set()
     if not THOROUGH:
@@ -126,6 +136,15 @@ def pytest_terminal_summary(terminalreporter, config):
         terminalreporter.write_line(
             f"{count} slow tests were left out; PAYOFF_TESTS=slow make test runs them, as CI does"
         )
+
+
+def _is_slow(item):
+    """Whether a test is marked so, or needs a server of another program, a browser or processes that die."""
+    if item.get_closest_marker("slow"):
+        return True
+    parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    servers = {value for value in parameters if isinstance(value, str)} & _OTHER_SERVERS
+    return bool(servers) or not _SLOW_FIXTURES.isdisjoint(item.fixturenames)
 
 
 def _is_spared(item):

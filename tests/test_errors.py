@@ -12,11 +12,11 @@ from payoff.errors import (
     MAX_ERRORS,
     Flaw,
     Invalid,
+    described,
     flaws_of,
     pointer,
     positions,
     reject,
-    sent,
     unknown,
     unknown_at,
 )
@@ -36,9 +36,9 @@ def test_steps_of_a_pointer_are_escaped(steps, expected):
      ("x" * 200, repr("x" * 64)), ([1], "a list"), ({}, "an object"), (1.5, "1.5"),
      (json.loads("[" * 900 + "]" * 900), "a list")],
 )  # fmt: skip
-def test_a_value_is_shown_as_it_was_sent(value, words):
+def test_a_value_is_described_as_json_has_it(value, words):
     """In the words of JSON, not of Python."""
-    assert sent(value) == words
+    assert described(value) == words
 
 
 def endless():

@@ -124,6 +124,7 @@ def exempt(estimator: BaseEstimator) -> dict[str, str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.sampled
 @parametrize_with_checks(LEARNERS, expected_failed_checks=exempt)
 def test_scikit_learns_checks(estimator, check):
