@@ -1,1 +1,3 @@
-"""SQL: the engine and its transactions, pages of lists, changes by other processes, the schema's steps."""
+"""SQL: the engine and its transactions, pages of lists, changes by other processes, the schema's
+steps.
+"""

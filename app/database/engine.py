@@ -54,9 +54,9 @@ class DatabaseAway(Unavailable):
 class Database:
     """Transactions over one SQLAlchemy URL.
 
-    `changes` tells of what other processes do. `connections` bounds those to PostgreSQL, and `seconds` how long one of
-    its statements, or waiting for a lock, may take. While the database cannot be reached every transaction is refused
-    with Unavailable, and soon.
+    `changes` tells of what other processes do. `connections` bounds those to PostgreSQL, and
+    `seconds` how long one of its statements, or waiting for a lock, may take. While the database
+    cannot be reached every transaction is refused with Unavailable, and soon.
     """
 
     def __init__(self, url: str, *, connections: int = 10, seconds: float = 5.0) -> None:
@@ -79,8 +79,9 @@ class Database:
     def writing(self, *, without_timeout: bool = False) -> AbstractContextManager[Connection]:
         """A transaction, committed at the end and rolled back on an exception.
 
-        On SQLite it holds the write lock from its first moment (BEGIN IMMEDIATE): a deferred transaction that turns
-        writer half-way fails with "database is locked", whatever the time-out. No time-outs with `without_timeout`.
+        On SQLite it holds the write lock from its first moment (BEGIN IMMEDIATE): a deferred
+        transaction that turns writer half-way fails with "database is locked", whatever the
+        time-out. No time-outs with `without_timeout`.
         """
         return self._begun(self.engine.begin, without_timeout=without_timeout)
 
@@ -106,9 +107,11 @@ class Database:
         return cast(extract("epoch", func.clock_timestamp()), Double)
 
     def problem(self) -> str:
-        """Why it cannot do its work, as a clause without names; empty where it answers and can be written.
+        """Why it cannot do its work, as a clause without names; empty where it answers and can be
+        written.
 
-        Takes a second at most. A SQLite file that was removed under its open connections does not answer.
+        Takes a second at most. A SQLite file that was removed under its open connections does not
+        answer.
         """
         is_standby: list[bool] = []
 
@@ -118,10 +121,11 @@ class Database:
                 if self.is_sqlite
                 else "SELECT pg_is_in_recovery()"
             )
+            # a page, not the name alone
             with (
                 suppress(SQLAlchemyError, Unavailable),
                 self.reading() as connection,
-            ):  # a page, not the name alone
+            ):
                 is_standby.append(bool(connection.execute(text(query)).scalar()))
 
         asking = Thread(target=ask, daemon=True)  # it may hang for longer than the caller has time
@@ -135,8 +139,9 @@ class Database:
         return f"the database cannot be written: {found}" if found else ""
 
     def wait(self, seconds: float) -> None:
-        """Wait for a server that is not there yet; DatabaseAway in the end. A file is there at once or not at all, but
-        two connections that make it at once find it locked, whatever their timeout.
+        """Wait for a server that is not there yet; DatabaseAway in the end. A file is there at once
+        or not at all, but two connections that make it at once find it locked, whatever their
+        timeout.
         """
         until = monotonic() + seconds
         while True:
@@ -149,7 +154,8 @@ class Database:
                 sleep(_WAIT_SECONDS)
 
     def own_connection(self) -> Connection:
-        """A connection outside of the pool, whose statements each commit themselves, for one thread to keep.
+        """A connection outside of the pool, whose statements each commit themselves, for one thread
+        to keep.
 
         What is done with it is to be within `translating`.
         """
@@ -165,15 +171,17 @@ class Database:
         return self.engine.dialect.loaded_dbapi
 
     def close(self) -> None:
-        """End telling of changes, and close connections: idle ones now, those in use when their transactions end."""
+        """End telling of changes, and close connections: idle ones now, those in use when their
+        transactions end.
+        """
         self.changes.stop()
         event.listen(self.engine, "checkin", lambda _connection, record: record.invalidate())
         self.engine.dispose()
 
     @contextmanager
     def translating(self) -> Iterator[None]:
-        """Raise DatabaseAway where an error, SQLAlchemy's or the driver's, says that the database does not answer now;
-        those of statements are raised as they are.
+        """Raise DatabaseAway where an error, SQLAlchemy's or the driver's, says that the database
+        does not answer now; those of statements are raised as they are.
         """
         try:
             yield
@@ -182,9 +190,8 @@ class Database:
             is_away = isinstance(
                 cause, NoConnectionFree | self.driver.OperationalError | self.driver.InterfaceError
             )
-            is_damaged = (
-                type(cause) is self.driver.DatabaseError
-            )  # what SQLite says of a file that it cannot read
+            # what SQLite says of a file that it cannot read
+            is_damaged = type(cause) is self.driver.DatabaseError
             is_lost = (
                 getattr(error, "connection_invalidated", False)
                 or getattr(cause, "sqlstate", None) == _READ_ONLY
@@ -209,25 +216,27 @@ class Database:
 
 
 def upsert(connection: Connection, table: Table) -> Any:
-    """An INSERT that can say what becomes of rows that exist: both dialects do so in the same words."""
+    """An INSERT that can say what becomes of rows that exist: both dialects do so in the same
+    words.
+    """
     return (sqlite if connection.dialect.name == "sqlite" else postgresql).insert(table)
 
 
 def _engine(url: str, connections: int, seconds: float) -> Engine:
     try:
         parsed = make_url(url)
+    # the other one is that of a port that is no number
     except (
         ArgumentError,
         ValueError,
-    ) as error:  # the other one is that of a port that is no number
+    ) as error:
         raise Invalid(
             "PAYOFF_DATABASE is not a URL such as postgresql://user:password@host/name"
         ) from error
     kind = parsed.get_backend_name()
     if kind == "sqlite":
-        engine = create_engine(
-            parsed, hide_parameters=True
-        )  # errors go to the log, and specs may be anybody's secret
+        # errors go to the log, and specs may be anybody's secret
+        engine = create_engine(parsed, hide_parameters=True)
         event.listen(engine, "connect", _configure_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine

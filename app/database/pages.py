@@ -1,6 +1,8 @@
-"""What all lists share: pages, with the tokens that name where the next page begins, and patterns of names.
+"""What all lists share: pages, with the tokens that name where the next page begins, and patterns
+of names.
 
-A pattern such as `heart-*` means the same in memory and in SQL: `*` is any text and `?` any character.
+A pattern such as `heart-*` means the same in memory and in SQL: `*` is any text and `?` any
+character.
 """
 
 import re
@@ -20,16 +22,20 @@ _PATTERN = re.compile(r"[a-z0-9_*?-]{1,64}")
 def page_of(
     found: Sequence[T], size: int, place: Callable[[T], object]
 ) -> tuple[list[T], str | None]:
-    """The first `size` of what was found, and the token of the next page; None where nothing more was found.
+    """The first `size` of what was found, and the token of the next page; None where nothing more
+    was found.
 
-    `place` returns what identifies an item in the order of the list: of the last one it is the token.
+    `place` returns what identifies an item in the order of the list: of the last one it is the
+    token.
     """
     page = list(found[:size])
     return page, str(place(page[-1])) if len(found) > size else None
 
 
 def place_of(token: str | None, form: str) -> str | None:
-    """The place where the page before ended; None for the first page. Invalid where it has not the `form` of places."""
+    """The place where the page before ended; None for the first page. Invalid where it has not the
+    `form` of places.
+    """
     if token is not None and not re.fullmatch(form, token):
         raise Invalid.at(
             "/page_token", "invalid page_token: send the next_page_token of an earlier answer"
@@ -50,6 +56,8 @@ def compiled(patterns: Iterable[str]) -> re.Pattern[str]:
 
 
 def matches(column: ColumnElement[Any], patterns: Iterable[str]) -> ColumnElement[bool]:
-    """Whether a name in `column` matches a pattern. Names are lower-case: LIKE of SQLite ignores case."""
+    """Whether a name in `column` matches a pattern. Names are lower-case: LIKE of SQLite ignores
+    case.
+    """
     translated = (text.replace("_", r"\_").replace("*", "%").replace("?", "_") for text in patterns)
     return or_(false(), *(column.like(text, escape="\\") for text in translated))

@@ -20,7 +20,8 @@ log = logging.getLogger(__name__)
 class Poller:
     """Calls `look` at once and then every `seconds` between `start` and `stop`.
 
-    An error that `look` does not handle is logged, and the next look follows: whoever relies on it must not go blind.
+    An error that `look` does not handle is logged, and the next look follows: whoever relies on it
+    must not go blind.
     """
 
     def __init__(self, name: str, look: Callable[[], None], seconds: float = _SECONDS) -> None:
@@ -67,8 +68,8 @@ Follower = tuple[Callable[[Connection], Any], Callable[[Any], None]]
 class Changes:
     """Asks for what differs after a change, every half second, while anything follows.
 
-    A service has hundreds of processes where it is large: each of them takes one connection and one transaction for
-    this, not one for each thing that may change.
+    A service has hundreds of processes where it is large: each of them takes one connection and one
+    transaction for this, not one for each thing that may change.
     """
 
     def __init__(self, reading: Callable[[], AbstractContextManager[Connection]]) -> None:
@@ -84,10 +85,11 @@ class Changes:
         return bool(self._followers) and monotonic() - self._looked > _LATE_SECONDS
 
     def follow(self, ask: Callable[[Connection], Any], tell: Callable[[Any], None]) -> None:
-        """Have `tell` called with what `ask` finds: now, and then in a thread, again and again until `stop`.
+        """Have `tell` called with what `ask` finds: now, and then in a thread, again and again
+        until `stop`.
 
-        `ask` makes one small query. `tell` returns soon, as all followers share the thread; it is not called while the
-        database does not answer.
+        `ask` makes one small query. `tell` returns soon, as all followers share the thread; it is
+        not called while the database does not answer.
         """
         self._look([(ask, tell)])
         self._followers += ((ask, tell),)
@@ -110,9 +112,8 @@ class Changes:
             for (_, tell), answer in zip(followers, found, strict=True):
                 try:
                     tell(answer)
-                except (
-                    Exception
-                ) as error:  # what goes wrong with one follower is no matter of the others
+                # what goes wrong with one follower is no matter of the others
+                except Exception as error:
                     troubles.add(why := str(error))
                     if why not in self._troubles:  # said once: it is tried twice a second
                         is_odd = not isinstance(error, Unavailable)

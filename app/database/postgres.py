@@ -1,7 +1,8 @@
-"""Connections to PostgreSQL that give up in time: a server that hangs or is cut off costs seconds, not minutes.
+"""Connections to PostgreSQL that give up in time: a server that hangs or is cut off costs seconds,
+not minutes.
 
-The server ends statements that take too long. That does not help where it is the server, or the network, that went
-silent: so a connection waits a little longer than that and is then closed.
+The server ends statements that take too long. That does not help where it is the server, or the
+network, that went silent: so a connection waits a little longer than that and is then closed.
 """
 
 from collections.abc import Mapping
@@ -17,12 +18,14 @@ from payoff.errors import Invalid
 
 _CONNECT_SECONDS = 2  # the least that the client library knows
 _GRACE_SECONDS = 1.0  # for the server's own word that a statement took too long
-_IDLE_SECONDS = 45.0  # a transaction may hold locks while its caller waits for a store, which takes half a minute
+# a transaction may hold locks while its caller waits for a store, which takes half a minute
+_IDLE_SECONDS = 45.0
+# seconds, seconds, times
 _KEEPALIVE = {
     "keepalives_idle": 5,
     "keepalives_interval": 2,
     "keepalives_count": 3,
-}  # seconds, seconds, times
+}
 
 _Result = TypeVar("_Result")
 
@@ -55,15 +58,15 @@ def connect(parameters: Mapping[str, Any], seconds: float) -> Connection:
         "statement_timeout": f"{seconds * 1000:.0f}",
         "lock_timeout": f"{seconds * 1000:.0f}",
         "idle_in_transaction_session_timeout": f"{_IDLE_SECONDS * 1000:.0f}",
-        **{
-            f"tcp_{name}": value for name, value in _KEEPALIVE.items()
-        },  # the server's side, for clients that vanish
+        # the server's side, for clients that vanish
+        **{f"tcp_{name}": value for name, value in _KEEPALIVE.items()},
     }
     options = " ".join(f"-c {name}={value}" for name, value in limits.items())
     chosen: dict[str, Any] = {
         "connect_timeout": _CONNECT_SECONDS,
         "application_name": "payoff",
-        "client_encoding": "utf8",  # where a cluster was made without an encoding its texts would come as bytes
+        # where a cluster was made without an encoding its texts would come as bytes
+        "client_encoding": "utf8",
         "tcp_user_timeout": int(2000 * seconds),
         **_KEEPALIVE,
         **parameters,
@@ -78,7 +81,9 @@ def connect(parameters: Mapping[str, Any], seconds: float) -> Connection:
 
 
 def limit(connection: Connection, seconds: float) -> None:
-    """Have a connection wait for the server's own word that a statement took too long, and no longer."""
+    """Have a connection wait for the server's own word that a statement took too long, and no
+    longer.
+    """
     connection.timeout = seconds + _GRACE_SECONDS
 
 

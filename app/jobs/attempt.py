@@ -1,8 +1,10 @@
-"""One attempt at a job, from its claim until its end is stored: its process and its lease, each watched by a thread.
+"""One attempt at a job, from its claim until its end is stored: its process and its lease, each
+watched by a thread.
 
 `main` is what runs in the process.
 
-Nothing that an attempt waits for (its process, the row of its job) holds up another attempt or the worker's loop.
+Nothing that an attempt waits for (its process, the row of its job) holds up another attempt or the
+worker's loop.
 """
 
 import contextlib
@@ -43,7 +45,9 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class JobLimits:
-    """What one job may use: wall time, resident memory of all its processes, threads of the numerical libraries."""
+    """What one job may use: wall time, resident memory of all its processes, threads of the
+    numerical libraries.
+    """
 
     seconds: float = math.inf
     memory_bytes: float = math.inf
@@ -52,10 +56,12 @@ class JobLimits:
 
 @dataclass(eq=False)
 class Attempt:
-    """Runs `target(argument, job)` in a process, renews the lease meanwhile, and stores how it ended.
+    """Runs `target(argument, job)` in a process, renews the lease meanwhile, and stores how it
+    ended.
 
-    The lease is `trusted_until` a moment of the monotonic clock; beyond it the process is killed. `tell` receives the
-    job as it is after the attempt, `on_end` is called last. After an outage the job is held for `rest` seconds.
+    The lease is `trusted_until` a moment of the monotonic clock; beyond it the process is killed.
+    `tell` receives the job as it is after the attempt, `on_end` is called last. After an outage the
+    job is held for `rest` seconds.
     """
 
     queue: Queue
@@ -87,7 +93,9 @@ class Attempt:
         self._stopped.set()
 
     def join(self, seconds: float) -> None:
-        """Wait for the end, at most so long; after that nothing is tried again and the lease runs out."""
+        """Wait for the end, at most so long; after that nothing is tried again and the lease runs
+        out.
+        """
         self.over.wait(seconds)
         self._abandoned.set()
 
@@ -130,18 +138,16 @@ class Attempt:
         while not connection.wait([process.sentinel], _TICK_SECONDS):
             self._receive(reader)
             if self._stop is None and (excess := self._excess(pid, deadline)):
-                self.stop(
-                    excess
-                )  # and never None: another thread may have stopped it while memory was measured
+                # and never None: another thread may have stopped it while memory was measured
+                self.stop(excess)
             if self._stop and kill_at == math.inf:
                 kill_at = monotonic() + _GRACE_SECONDS
                 _signal(pid, signal.SIGTERM)
             elif monotonic() >= kill_at:
                 _signal(pid, signal.SIGKILL)
         self._receive(reader)
-        _signal(
-            pid, signal.SIGKILL
-        )  # what is left of the group; its leader only where the fork server died before it
+        # what is left of the group; its leader only where the fork server died before it
+        _signal(pid, signal.SIGKILL)
 
     def _receive(self, reader: Connection) -> None:
         """Read the messages since the last call; the latest report counts."""
@@ -175,7 +181,9 @@ class Attempt:
     # The row of the job
 
     def _renew(self) -> None:
-        """Renew the lease until the attempt is over; where that cannot be done its process ends with the lease."""
+        """Renew the lease until the attempt is over; where that cannot be done its process ends
+        with the lease.
+        """
         lease = self.queue.lease_seconds
         while not self.over.wait(min(_BEAT_SECONDS, lease / 4)):
             trusted_until = monotonic() + lease
@@ -196,7 +204,8 @@ class Attempt:
     def _store(self, ending: Ending) -> None:
         """Store how the attempt ended, as often as it takes while the database is unavailable.
 
-        What cannot be stored for another reason is left to the lease: it runs out, and that counts as a death.
+        What cannot be stored for another reason is left to the lease: it runs out, and that counts
+        as a death.
         """
         while True:
             try:
@@ -214,7 +223,9 @@ class Attempt:
                 return
 
     def _settle(self, ending: Ending) -> None:
-        """Store the end, unless the process finished the job itself or the job is another worker's by now."""
+        """Store the end, unless the process finished the job itself or the job is another worker's
+        by now.
+        """
         job = self.job
         now = self.queue.end(job, ending)
         if now is not None:
@@ -295,7 +306,9 @@ class Reporter:
         os.set_blocking(pipe.fileno(), False)
 
     def report(self, fraction: float, stage: str) -> None:
-        """Send how far the job is unless that was just done; never waits, a full pipe drops the message."""
+        """Send how far the job is unless that was just done; never waits, a full pipe drops the
+        message.
+        """
         now = monotonic()
         if stage == self._stage and now < self._silent_until:
             return

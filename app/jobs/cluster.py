@@ -1,8 +1,9 @@
 """A Dask cluster as a backend of joblib's.
 
-joblib brings one of its own. This one differs where that one was seen to fail: pieces run on a cluster of a single
-thread, too, and not in the job's process; data go to every worker, once, so that they are not lost with the one that
-has them; what the cluster loses ends the attempt at the job in clear words; and what waits unwanted never begins.
+joblib brings one of its own. This one differs where that one was seen to fail: pieces run on a
+cluster of a single thread, too, and not in the job's process; data go to every worker, once, so
+that they are not lost with the one that has them; what the cluster loses ends the attempt at the
+job in clear words; and what waits unwanted never begins.
 
 `run` is what a worker does with a piece: the same as the job's own process would.
 """
@@ -31,7 +32,8 @@ from app.jobs.processes import cap_threads
 _CONNECT_SECONDS = 5.0
 _WORKER_SECONDS = 20.0
 _CLOSE_SECONDS = 2.0
-_LARGE = 16_384  # bytes from which an array goes to all workers beforehand, instead of along with each piece
+# bytes from which an array goes to all workers beforehand, instead of along with each piece
+_LARGE = 16_384
 
 Call = tuple[Callable[..., Any], Sequence[Any], Mapping[str, Any]]
 _MUST_AGREE = ("payoff", "scikit-learn", "numpy", "scipy", "numba", "joblib", "distributed")
@@ -39,7 +41,9 @@ Result = Any  # a future of Dask's, or a local one that holds why there is none
 
 
 class Cluster(ParallelBackendBase):
-    """Runs what joblib is given on the cluster whose scheduler is at `address`; connects with the first piece."""
+    """Runs what joblib is given on the cluster whose scheduler is at `address`; connects with the
+    first piece.
+    """
 
     supports_retrieve_callback = True
     default_n_jobs = -1
@@ -53,9 +57,8 @@ class Cluster(ParallelBackendBase):
             "tornado",
             "tornado.application",
         ):
-            logging.getLogger(
-                name
-            ).handlers.clear()  # Dask would write lines of its own kind between those of the log
+            # Dask would write lines of its own kind between those of the log
+            logging.getLogger(name).handlers.clear()
             logging.getLogger(name).propagate = True
         self._address = address
         self._connected: Any = None
@@ -65,7 +68,9 @@ class Cluster(ParallelBackendBase):
     # What joblib calls
 
     def effective_n_jobs(self, n_jobs: int | None) -> int:
-        """The threads of all workers; two at least, because joblib would run the pieces here if it were one."""
+        """The threads of all workers; two at least, because joblib would run the pieces here if it
+        were one.
+        """
         del n_jobs  # the cluster is as large as it is
         with _answering():
             client = self._client()
@@ -117,7 +122,8 @@ class Cluster(ParallelBackendBase):
             (function, list(map(lightened, values)), named) for function, values, named in items
         ]
         name = f"{getattr(calls[0][0], '__name__', 'piece')}-{uuid4().hex}"
-        # As bytes: the scheduler reads what it passes on, and need not load all that the workers do.
+        # As bytes: the scheduler reads what it passes on, and need not load all that the workers
+        # do.
         pickled = dumps(calls)
         future: Future = self._client().submit(
             run, pickled, versions(), *arrays, key=name, pure=False
@@ -173,7 +179,9 @@ def versions() -> dict[str, str]:
 
 
 def run(pickled: bytes, expected: Mapping[str, str], *arrays: np.ndarray) -> list[Any]:
-    """The results of the pickled calls, which may use one thread; Unavailable where versions are not as expected."""
+    """The results of the pickled calls, which may use one thread; Unavailable where versions are
+    not as expected.
+    """
     own = versions()
     for name, wanted in expected.items():
         if own.get(name) != wanted:

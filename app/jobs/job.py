@@ -34,10 +34,11 @@ class Event(StrEnum):
 TRANSITIONS: dict[tuple[Status, Event], Status] = {
     (Status.QUEUED, Event.CLAIM): Status.RUNNING,
     (Status.QUEUED, Event.CANCEL): Status.CANCELLED,
+    # only noted: its process has to end first, then comes STOP
     (
         Status.RUNNING,
         Event.CANCEL,
-    ): Status.RUNNING,  # only noted: its process has to end first, then comes STOP
+    ): Status.RUNNING,
     (Status.RUNNING, Event.STOP): Status.CANCELLED,
     (Status.RUNNING, Event.SUCCEED): Status.SUCCEEDED,
     (Status.RUNNING, Event.FAIL): Status.FAILED,
@@ -65,9 +66,10 @@ class Died(ServiceError):
 class Job:
     """A piece of work that was accepted, as the table has it at one moment.
 
-    `attempt` counts how often it was begun, and is the fencing token: the process of an earlier attempt can no longer
-    write. `deaths` and `outages` count the attempts that ended in DIE and in MISS. `client` is the id of the key that
-    ordered it. Times are seconds since 1970 by the database's clock.
+    `attempt` counts how often it was begun, and is the fencing token: the process of an earlier
+    attempt can no longer write. `deaths` and `outages` count the attempts that ended in DIE and in
+    MISS. `client` is the id of the key that ordered it. Times are seconds since 1970 by the
+    database's clock.
     """
 
     id: str
@@ -113,7 +115,9 @@ def unknown_job(job_id: str) -> NotFound:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a job failed, for the client that submitted it, as an answer with this status would say it."""
+    """Why a job failed, for the client that submitted it, as an answer with this status would say
+    it.
+    """
 
     detail: str
     title: str = "The job failed"

@@ -1,6 +1,8 @@
-"""Where the independent pieces of a job's work run: on threads of its process, or on a Dask cluster.
+"""Where the independent pieces of a job's work run: on threads of its process, or on a Dask
+cluster.
 
-Learners hand their pieces (trees, folds, whole fits) to joblib, and joblib hands them to what is set here.
+Learners hand their pieces (trees, folds, whole fits) to joblib, and joblib hands them to what is
+set here.
 """
 
 from collections.abc import Iterator
@@ -15,8 +17,8 @@ from payoff.errors import Invalid
 
 
 class Threads(ThreadingBackend):
-    """Threads that run a piece each, while BLAS and OpenMP have one for each piece, as on a cluster: else the last bits
-    of a result would depend on the place.
+    """Threads that run a piece each, while BLAS and OpenMP have one for each piece, as on a
+    cluster: else the last bits of a result would depend on the place.
     """
 
     def start_call(self) -> None:
@@ -28,10 +30,11 @@ class Threads(ThreadingBackend):
 
 @contextmanager
 def pieces_run_on(cluster: str, threads: int) -> Iterator[None]:
-    """In this context joblib runs pieces on the Dask cluster of that scheduler; where it is "", on so many threads.
+    """In this context joblib runs pieces on the Dask cluster of that scheduler; where it is "", on
+    so many threads.
 
-    The cluster is called when the first piece is to run. Where it does not answer, or loses what it was given, that is
-    Unavailable: the attempt at the job is over, and another one begins anew.
+    The cluster is called when the first piece is to run. Where it does not answer, or loses what it
+    was given, that is Unavailable: the attempt at the job is over, and another one begins anew.
     """
     if not cluster:
         with parallel_config(backend=Threads(), n_jobs=threads):

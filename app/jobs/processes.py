@@ -1,4 +1,5 @@
-"""Processes that run a job or read an upload, from one fork server; each ends with the process that started it.
+"""Processes that run a job or read an upload, from one fork server; each ends with the process that
+started it.
 
 And what glibc's malloc does in a process with large blocks once they are freed.
 """
@@ -19,9 +20,8 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 CONTEXT = get_context("forkserver")
-LOCK = (
-    threading.Lock()
-)  # multiprocessing collects ended processes whenever it starts one, from any thread
+# multiprocessing collects ended processes whenever it starts one, from any thread
+LOCK = threading.Lock()
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # of mallopt, see malloc.h
 _LARGEST_MMAP_THRESHOLD = 32 << 20  # bytes: glibc allows no more
@@ -34,7 +34,9 @@ def preload(modules: Iterable[str]) -> None:
 
 
 def start() -> None:
-    """Start the fork server now, so that its imports do not keep the first upload or job waiting; returns at once."""
+    """Start the fork server now, so that its imports do not keep the first upload or job waiting;
+    returns at once.
+    """
     with LOCK:
         forkserver.ensure_running()
 
@@ -43,9 +45,11 @@ def start() -> None:
 def started(
     target: Callable[..., None], *arguments: Any
 ) -> Iterator[tuple[ForkServerProcess, Connection]]:
-    """A process that runs `target(*arguments, parent_end, sender)`, and where the messages of its `sender` arrive.
+    """A process that runs `target(*arguments, parent_end, sender)`, and where the messages of its
+    `sender` arrive.
 
-    `parent_end` is for `end_with`. The process is killed at the end, if it still runs, and its exit code known.
+    `parent_end` is for `end_with`. The process is killed at the end, if it still runs, and its exit
+    code known.
     """
     receiver, sender = CONTEXT.Pipe(duplex=False)
     parent_end, kept = CONTEXT.Pipe(duplex=False)
@@ -65,11 +69,13 @@ def started(
 
 
 def end_with(parent_end: Connection) -> None:
-    """In a process: let the end of the parent, however it comes, kill this process and all that it starts.
+    """In a process: let the end of the parent, however it comes, kill this process and all that it
+    starts.
 
-    The parent holds the other end of the pipe and never writes. On Linux the kernel itself sends SIGKILL to the
-    process group when that end closes: a thread could not while a C loop holds the interpreter, and the "parent
-    died" signal would not come, because the fork server lives as long as its children.
+    The parent holds the other end of the pipe and never writes. On Linux the kernel itself sends
+    SIGKILL to the process group when that end closes: a thread could not while a C loop holds the
+    interpreter, and the "parent died" signal would not come, because the fork server lives as long
+    as its children.
     """
     os.setsid()
     if sys.platform == "linux":
@@ -88,7 +94,9 @@ def _watch(parent_end: Connection) -> None:
 
 
 def cap_threads(threads: int) -> None:
-    """Let BLAS, OpenMP and numba use this many threads in this process, whether they are loaded already or later."""
+    """Let BLAS, OpenMP and numba use this many threads in this process, whether they are loaded
+    already or later.
+    """
     for library in ("OMP", "OPENBLAS", "MKL", "NUMBA"):
         os.environ[f"{library}_NUM_THREADS"] = str(threads)
     threadpool_limits(threads)
@@ -102,9 +110,9 @@ def cap_threads(threads: int) -> None:
 def keep_freed_memory() -> None:
     """Have malloc use large blocks again, of which it keeps up to 64 MB in all when they are freed.
 
-    Otherwise it returns them to the kernel after each large request, and the next one pays for each page once more:
-    half of the time of a batch. By itself glibc comes to these thresholds only after a block of 32 MB. One arena,
-    because each would keep as much.
+    Otherwise it returns them to the kernel after each large request, and the next one pays for each
+    page once more: half of the time of a batch. By itself glibc comes to these thresholds only
+    after a block of 32 MB. One arena, because each would keep as much.
     """
     _set(
         {

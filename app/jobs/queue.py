@@ -1,13 +1,14 @@
 """The durable queue: accepted jobs in a table, each owned by one worker at a time.
 
-A worker owns a job through a lease that it renews, and every write contains the number of its attempt: the writes of a
-worker that was silent for too long no longer count. Each change of a running job holds a lock on its row. All times are
-the database's.
+A worker owns a job through a lease that it renews, and every write contains the number of its
+attempt: the writes of a worker that was silent for too long no longer count. Each change of a
+running job holds a lock on its row. All times are the database's.
 
-The clients take turns. Each job gets a turn when it is submitted, and jobs begin in the order of their turns
-(start-time fair queueing, P. Goyal, H. M. Vin and H. Cheng, 1997, with jobs of equal cost). A client's jobs have turns
-one apart; the first job of a client that was idle gets the turn that is being served. So a client with 10,000 queued
-jobs delays another client by one job, and claiming is one step in an index.
+The clients take turns. Each job gets a turn when it is submitted, and jobs begin in the order of
+their turns (start-time fair queueing, P. Goyal, H. M. Vin and H. Cheng, 1997, with jobs of equal
+cost). A client's jobs have turns one apart; the first job of a client that was idle gets the turn
+that is being served. So a client with 10,000 queued jobs delays another client by one job, and
+claiming is one step in an index.
 """
 
 import hashlib
@@ -71,8 +72,9 @@ class QueueStatus:
 class Queue:
     """Jobs in a database: what clients do with them, and what workers do.
 
-    `attempts` bounds how often a job may die, `outages` how often it may miss what it needs, `lease_seconds` how
-    long its worker may be silent. `wake` is called after each new job: a worker of this process begins it at once.
+    `attempts` bounds how often a job may die, `outages` how often it may miss what it needs,
+    `lease_seconds` how long its worker may be silent. `wake` is called after each new job: a worker
+    of this process begins it at once.
     """
 
     def __init__(
@@ -103,11 +105,13 @@ class Queue:
         most: int | None = None,
         also: Callable[[Connection, Job], None] = lambda _connection, _job: None,
     ) -> Job:
-        """Accept a job; it is durable when this returns, with what `also` writes in the same transaction.
+        """Accept a job; it is durable when this returns, with what `also` writes in the same
+        transaction.
 
-        The same `key` of the same `client` again answers with the first job, also when both come at the same moment;
-        with another `kind`, `model` or `spec` it is Invalid. TooMany where `most` jobs of the client are queued or
-        running. `requested` is what the job's document shows of the order.
+        The same `key` of the same `client` again answers with the first job, also when both come at
+        the same moment; with another `kind`, `model` or `spec` it is Invalid. TooMany where `most`
+        jobs of the client are queued or running. `requested` is what the job's document shows of
+        the order.
         """
         job_id = f"job_{secrets.token_hex(10)}" if key is None else id_of_key(key, client)
         content = {"kind": kind, "model": model, "spec": spec}
@@ -141,7 +145,9 @@ class Queue:
         return job
 
     def get(self, job_id: str, *, spec: bool = True) -> Job:
-        """NotFound where there is no such job. Its spec, which may be megabytes, is empty unless it is wanted."""
+        """NotFound where there is no such job. Its spec, which may be megabytes, is empty unless it
+        is wanted.
+        """
         columns = JOB_COLUMNS if spec else listed_columns()
         if not _ID.fullmatch(job_id):
             raise unknown_job(job_id)
@@ -163,10 +169,12 @@ class Queue:
         page_token: str | None = None,
         results_of: Sequence[str] = (),
     ) -> tuple[list[Job], str | None]:
-        """Jobs, newest first, and the token of the next page (None at the end); new jobs do not shift the pages.
+        """Jobs, newest first, and the token of the next page (None at the end); new jobs do not
+        shift the pages.
 
-        With `kinds` only jobs of these. With patterns of `models` only the jobs for such models, and those for none
-        that `client` ordered. What may be megabytes is left out: specs, and results but those of kinds in `results_of`.
+        With `kinds` only jobs of these. With patterns of `models` only the jobs for such models,
+        and those for none that `client` ordered. What may be megabytes is left out: specs, and
+        results but those of kinds in `results_of`.
         """
         statement = (
             select(*listed_columns(results_of)).order_by(JOBS.c.seq.desc()).limit(page_size + 1)
@@ -198,8 +206,8 @@ class Queue:
     ) -> Job:
         """Cancel a queued job at once and have a running one ended: from here on it cannot succeed.
 
-        A job that is cancelled already, or to be, stays so; one that ended otherwise is a Conflict. `also` writes in
-        the same transaction where that changes something.
+        A job that is cancelled already, or to be, stays so; one that ended otherwise is a Conflict.
+        `also` writes in the same transaction where that changes something.
         """
         with self.database.writing() as connection:
             job = _held(connection, JOBS.c.id == job_id) if _ID.fullmatch(job_id) else None
@@ -213,8 +221,8 @@ class Queue:
     # For workers
 
     def claim(self, worker: str) -> Job | None:
-        """Begin the queued job whose turn it is, in one statement, so that no two workers get the same; None without
-        work.
+        """Begin the queued job whose turn it is, in one statement, so that no two workers get the
+        same; None without work.
         """
         queued = JOBS.c.status == Status.QUEUED
         order = (JOBS.c.turn, JOBS.c.seq)
@@ -239,7 +247,9 @@ class Queue:
         return None if row is None else job_of(row)
 
     def beat(self, job: Job, progress: float, stage: str) -> Ending | None:
-        """Renew the lease and store how far the job is; how the attempt has to end, None where it goes on."""
+        """Renew the lease and store how far the job is; how the attempt has to end, None where it
+        goes on.
+        """
         lease = self.database.now + self.lease_seconds
         renewal = (
             update(JOBS)
@@ -253,7 +263,9 @@ class Queue:
         return CANCELLED if cancel else None
 
     def held(self, connection: Connection, job: Job) -> Job:
-        """The row of a job that this attempt owns, which stays so until the transaction ends; Conflict for others."""
+        """The row of a job that this attempt owns, which stays so until the transaction ends;
+        Conflict for others.
+        """
         held = _held(connection, _owned(job))
         if held is None:
             raise Conflict(f"attempt {job.attempt} no longer owns {job.id}")
@@ -262,7 +274,8 @@ class Queue:
     def succeed(self, connection: Connection, job: Job, result: dict[str, Any]) -> None:
         """Finish the job inside the caller's transaction, so that both take effect or neither does.
 
-        Conflict when the job is lost or to be cancelled; the caller's transaction then has to roll back.
+        Conflict when the job is lost or to be cancelled; the caller's transaction then has to roll
+        back.
         """
         held = self.held(connection, job)
         if held.cancel_requested:
@@ -270,9 +283,11 @@ class Queue:
         self._move(connection, held, Event.SUCCEED, result=result, progress=1.0, stage="done")
 
     def end(self, job: Job, ending: Ending) -> Job | None:
-        """Store how an attempt ended: the job as it is then, None where the attempt does not own it any more.
+        """Store how an attempt ended: the job as it is then, None where the attempt does not own it
+        any more.
 
-        A death, or an outage, that is one too many fails the job. One that was to be cancelled ends as that.
+        A death, or an outage, that is one too many fails the job. One that was to be cancelled ends
+        as that.
         """
         with self.database.writing() as connection:
             held = _held(connection, _owned(job))
@@ -303,7 +318,8 @@ class Queue:
         return QueueStatus(jobs, max(float(age or 0.0), 0.0))
 
     def expire(self, seconds: float) -> int:
-        """Remove some of the jobs that ended longer ago than that; how many. 0: there are none left.
+        """Remove some of the jobs that ended longer ago than that; how many. 0: there are none
+        left.
 
         What is queued or runs is never removed.
         """
@@ -319,7 +335,9 @@ class Queue:
     # Steps
 
     def _move(self, connection: Connection, held: Job, event: Event, **values: Any) -> Job:
-        """Write what `event` makes of a held job; Conflict where the table of transitions does not have it."""
+        """Write what `event` makes of a held job; Conflict where the table of transitions does not
+        have it.
+        """
         status = after(held.status, event)
         changes = {"status": status, **values}
         if status is not Status.RUNNING:
@@ -357,9 +375,8 @@ class Queue:
 
 def id_of_key(key: str, client: str | None = None) -> str:
     """The id of the job for an idempotency key, which each client may use for itself."""
-    text = (
-        key if client is None else f"{client}\n{key}"
-    )  # a line break is in no header, so none can pretend
+    # a line break is in no header, so none can pretend
+    text = key if client is None else f"{client}\n{key}"
     digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
     return f"job_{digest[:20]}"
 
@@ -379,8 +396,8 @@ def _held(connection: Connection, fence: ColumnElement[bool]) -> Job | None:
 def _next_turn(connection: Connection, client: str | None) -> int:
     """The turn of a job that `client` submits now; O(log n) in the number of jobs.
 
-    Orders of one client wait here for each other until the transaction ends, so that no two get the same turn; on
-    SQLite a writer is alone anyway.
+    Orders of one client wait here for each other until the transaction ends, so that no two get the
+    same turn; on SQLite a writer is alone anyway.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(select(func.pg_advisory_xact_lock(func.hashtext(f"jobs of {client}"))))
@@ -395,7 +412,8 @@ def _next_turn(connection: Connection, client: str | None) -> int:
 
 
 def _admit(connection: Connection, job_id: str, client: str, most: int) -> None:
-    """TooMany where the client has `most` jobs queued or running, unless one of its jobs is `job_id` already.
+    """TooMany where the client has `most` jobs queued or running, unless one of its jobs is
+    `job_id` already.
 
     To be called after `_next_turn`, which makes the client's other orders wait.
     """

@@ -30,8 +30,8 @@ from app.jobs.job import Job, Status
 class Json(TypeDecorator[Any]):
     """JSON in a text column.
 
-    Plain ASCII text holds whatever a client can send, also the NUL that PostgreSQL's JSON types refuse. NaN and
-    Infinity are refused with ValueError.
+    Plain ASCII text holds whatever a client can send, also the NUL that PostgreSQL's JSON types
+    refuse. NaN and Infinity are refused with ValueError.
     """
 
     impl = Text
@@ -73,9 +73,8 @@ JOBS = Table(
     Column("created_at", Double, nullable=False),
     Column("started_at", Double),
     Column("finished_at", Double),
-    Column(
-        "turn", BigInteger, nullable=False, server_default="0"
-    ),  # the order of claims, see queue.py
+    # the order of claims, see queue.py
+    Column("turn", BigInteger, nullable=False, server_default="0"),
     Index("jobs_status_seq", "status", "seq"),
     Index("jobs_status_turn", "status", "turn", "seq"),  # claims take the first queued job
     Index("jobs_client_status_turn", "client", "status", "turn"),  # a client's last job
@@ -86,7 +85,9 @@ JOB_COLUMNS = tuple(JOBS.c[field.name] for field in dataclasses.fields(Job))
 
 
 def listed_columns(results_of: Collection[str] | None = None) -> list[ColumnElement[Any]]:
-    """The columns of a job with an empty spec, and without its result where its kind is not in `results_of`."""
+    """The columns of a job with an empty spec, and without its result where its kind is not in
+    `results_of`.
+    """
     result = (
         JOBS.c.result
         if results_of is None

@@ -1,4 +1,6 @@
-"""The loop that claims jobs and sees each one through: in a thread of the service, or of a program of its own."""
+"""The loop that claims jobs and sees each one through: in a thread of the service, or of a program
+of its own.
+"""
 
 import math
 import os
@@ -36,14 +38,14 @@ class Worker:
     """Runs jobs of a queue, up to `slots` at once.
 
     `target(argument, job)` does the work in a process of its own and finishes the job itself, with
-    `Queue.succeed` in the transaction that publishes its result. Both the target and the argument are pickled;
-    `modules` are imported once, in the fork server that all jobs start from. `listeners` hear of each job that begins
-    (it is running), ends, or waits for another attempt (it is queued); they are called in the worker's threads, so they
-    return at once.
+    `Queue.succeed` in the transaction that publishes its result. Both the target and the argument
+    are pickled; `modules` are imported once, in the fork server that all jobs start from.
+    `listeners` hear of each job that begins (it is running), ends, or waits for another attempt (it
+    is queued); they are called in the worker's threads, so they return at once.
 
-    A target that raises Unavailable (or whose database does not answer) is tried again: its slot rests before, first
-    for `rest_seconds`, then twice as long each time, at most half a minute. Meanwhile no other job of the slot meets
-    the same outage.
+    A target that raises Unavailable (or whose database does not answer) is tried again: its slot
+    rests before, first for `rest_seconds`, then twice as long each time, at most half a minute.
+    Meanwhile no other job of the slot meets the same outage.
     """
 
     queue: Queue
@@ -64,13 +66,17 @@ class Worker:
 
     @property
     def problem(self) -> str:
-        """Why it is not alive, as a clause; empty while the loop runs and one of its turns went well recently."""
+        """Why it is not alive, as a clause; empty while the loop runs and one of its turns went
+        well recently.
+        """
         alive = self.turn_age < max(_ALIVE_SECONDS, 3 * self.queue.lease_seconds)
         return "" if alive else "the worker's loop fails, hangs or has ended"
 
     @property
     def turn_age(self) -> float:
-        """Seconds since the loop's start or its last turn that went well; infinite while it does not run."""
+        """Seconds since the loop's start or its last turn that went well; infinite while it does
+        not run.
+        """
         return monotonic() - self._turned_at
 
     def start(self) -> None:
@@ -81,7 +87,8 @@ class Worker:
         self._poller.start()
 
     def stop(self) -> None:
-        """End the thread; its jobs are killed and go back to the queue. Takes at most a few seconds.
+        """End the thread; its jobs are killed and go back to the queue. Takes at most a few
+        seconds.
 
         Where the database cannot be reached their leases run out instead.
         """

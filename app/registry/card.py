@@ -1,7 +1,8 @@
 """A model's card: all that is known about a version, and the digests of the files beside it.
 
-Format rule: an optional field with a default may be added under the same number, since readers pass over fields they
-do not know. Any other change raises FORMAT. A card with another number is refused, never guessed at.
+Format rule: an optional field with a default may be added under the same number, since readers pass
+over fields they do not know. Any other change raises FORMAT. A card with another number is refused,
+never guessed at.
 """
 
 import json
@@ -86,7 +87,9 @@ def installed_packages() -> dict[str, str]:
 
 
 class Card(_Part):
-    """One published version of a model. `sizes` (bytes) and `sha256` are filled when its files are staged."""
+    """One published version of a model. `sizes` (bytes) and `sha256` are filled when its files are
+    staged.
+    """
 
     format: Literal[2] = FORMAT
     name: Name
@@ -159,7 +162,9 @@ class Card(_Part):
         return np.array([self.class_priors[name] for name in names], dtype=np.float64)
 
     def to_bytes(self) -> bytes:
-        """Canonical JSON: equal cards give equal bytes. A metric that is NaN or infinite, so undefined, is null."""
+        """Canonical JSON: equal cards give equal bytes. A metric that is NaN or infinite, so
+        undefined, is null.
+        """
         document = self.model_dump(mode="json")
         text = json.dumps(document, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False)
         return text.encode() + b"\n"

@@ -1,7 +1,8 @@
 """Models at rest: a folder for each version, sealed by its card, on a disk or in an object store.
 
-WHO MUST BE TRUSTED. `model.joblib` is a pickle, and loading a pickle runs whatever code it names. So whoever can write
-into the registry's folder can run code as this service. The digests in the card guard against damage and mix-ups.
+WHO MUST BE TRUSTED. `model.joblib` is a pickle, and loading a pickle runs whatever code it names.
+So whoever can write into the registry's folder can run code as this service. The digests in the
+card guard against damage and mix-ups.
 """
 
 import hashlib
@@ -29,9 +30,8 @@ CARD = "card.json"
 ESTIMATOR = "model.joblib"
 HOLDOUT = "holdout.npz"
 _COLUMN = "column "  # before the name of one, in the file of columns
-SKLEARN = metadata.version(
-    "scikit-learn"
-)  # importing it takes 60 MB and 0.7 s, which linear models do not need
+# importing it takes 60 MB and 0.7 s, which linear models do not need
+SKLEARN = metadata.version("scikit-learn")
 _NUMBER = re.compile(NUMBER)
 
 _log = logging.getLogger(__name__)
@@ -72,7 +72,8 @@ class Files:
         self._allow_version_skew = allow_version_skew
 
     def stage(self, card: Card, files: Mapping[str, bytes], at: float) -> Card:
-        """Write a version's folder whole; the card as it can be read back, with sizes, digests and the time.
+        """Write a version's folder whole; the card as it can be read back, with sizes, digests and
+        the time.
 
         Conflict where the folder exists.
         """
@@ -101,7 +102,9 @@ class Files:
         return _parse(key, self.storage.read(folder_of(key), CARD))
 
     def cards(self, keys: Sequence[Key]) -> Iterator[tuple[Card, bytes]]:
-        """Cards of many folders and their bytes; those that are absent or damaged are logged and left out."""
+        """Cards of many folders and their bytes; those that are absent or damaged are logged and
+        left out.
+        """
         contents = self.storage.read_each(map(folder_of, keys), CARD)
         for key in keys:
             try:
@@ -113,8 +116,8 @@ class Files:
                 _log.warning("left out: %s", error.detail)
 
     def loadable_card(self, key: Key, digest: str) -> Card:
-        """A version's card. Damaged where its SHA-256 is not `digest`, Conflict where another scikit-learn made the
-        version, unless that is allowed.
+        """A version's card. Damaged where its SHA-256 is not `digest`, Conflict where another
+        scikit-learn made the version, unless that is allowed.
         """
         card = _parse(
             key,
@@ -153,7 +156,9 @@ class Files:
             return {name.removeprefix(_COLUMN): table[name] for name in table.files}
 
     def _verified(self, path: str, digest: str, wrong: str) -> bytes:
-        """The file with this SHA-256, as it is kept or from the store; Damaged where that one is wrong."""
+        """The file with this SHA-256, as it is kept or from the store; Damaged where that one is
+        wrong.
+        """
         kept = self._kept.get(digest)
         if kept is not None and _sha256(kept) == digest:
             return kept
@@ -173,7 +178,8 @@ def _sha256(content: bytes) -> str:
 
 def _unpickle(card: Card, artifact: bytes) -> Any:
     if card.packages.get("scikit-learn") != SKLEARN:
-        # the operator allowed it; for the whole process, since catch_warnings is not safe among threads
+        # the operator allowed it; for the whole process, since catch_warnings is not safe among
+        # threads
         warnings.filterwarnings("ignore", message="Trying to unpickle estimator")
     try:
         return joblib.load(io.BytesIO(artifact))

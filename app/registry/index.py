@@ -1,12 +1,13 @@
 """Which versions and aliases exist, and since when: the truth, in SQL.
 
-Every change that readers see raises the one revision number first. Its row's lock makes writers of all processes queue,
-and the number shows readers that what they know is old.
+Every change that readers see raises the one revision number first. Its row's lock makes writers of
+all processes queue, and the number shows readers that what they know is old.
 
-A number is given once, to one attempt at a job, which alone writes the folder `<name>/<number>`. Until the transaction
-that ends the job publishes it, and again once it is deleted, the number is in `unpublished`. Two facts never become
-false again: a job has ended, and after that a number of it is unpublished. So whoever knows both may remove the folder
-at any later moment, however long it was suspended in between.
+A number is given once, to one attempt at a job, which alone writes the folder `<name>/<number>`.
+Until the transaction that ends the job publishes it, and again once it is deleted, the number is in
+`unpublished`. Two facts never become false again: a job has ended, and after that a number of it is
+unpublished. So whoever knows both may remove the folder at any later moment, however long it was
+suspended in between.
 """
 
 import hashlib
@@ -56,8 +57,8 @@ class Unpublished(NamedTuple):
 
 @dataclass(frozen=True)
 class Move:
-    """One line of the alias history: `alias` went from one version to another, null being nowhere. `who` is the name of
-    the API key.
+    """One line of the alias history: `alias` went from one version to another, null being nowhere.
+    `who` is the name of the API key.
     """
 
     at: datetime
@@ -69,8 +70,8 @@ class Move:
 
 @dataclass(frozen=True)
 class ModelLine:
-    """A model in the list of models; versions newest first. `latest` is what the bare name means; null: all were
-    deleted.
+    """A model in the list of models; versions newest first. `latest` is what the bare name means;
+    null: all were deleted.
     """
 
     name: str
@@ -81,7 +82,9 @@ class ModelLine:
 
 @dataclass(frozen=True)
 class VersionLine:
-    """A version in the list of a model's versions: `kind` of the learner, and those metrics that are single values."""
+    """A version in the list of a model's versions: `kind` of the learner, and those metrics that
+    are single values.
+    """
 
     version: int
     kind: str
@@ -104,7 +107,9 @@ def write_nothing(_connection: Connection) -> None:
 
 
 class Index:
-    """Reads and changes of the index. `also` writes in the transaction of a change, and may raise to prevent it."""
+    """Reads and changes of the index. `also` writes in the transaction of a change, and may raise
+    to prevent it.
+    """
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -112,7 +117,9 @@ class Index:
     def take_number(
         self, name: str, job: str | None, above: int, also: Also = write_nothing
     ) -> tuple[int, float]:
-        """The next number of a model, greater than `above` and never given before, and the time by the database."""
+        """The next number of a model, greater than `above` and never given before, and the time by
+        the database.
+        """
         with self.database.writing() as connection:
             row = upsert(connection, models).values(name=name, next_version=above + 2, listed=False)
             counted = row.on_conflict_do_update(
@@ -126,7 +133,9 @@ class Index:
             return number, connection.execute(select(self.database.now)).scalar_one()
 
     def add(self, connection: Connection, card: Card) -> None:
-        """Publish a version in the caller's transaction; Conflict where its number was not taken, or is used up."""
+        """Publish a version in the caller's transaction; Conflict where its number was not taken,
+        or is used up.
+        """
         connection.execute(_CHANGED)
         taken = delete(unpublished).where(_is(unpublished, card.key))
         if not connection.execute(taken).rowcount:
@@ -139,7 +148,9 @@ class Index:
     def set_alias(
         self, name: str, alias: str, version: int, who: str, also: Also = write_nothing
     ) -> None:
-        """Point `alias` at a version, unless it points there already. NotFound without that version."""
+        """Point `alias` at a version, unless it points there already. NotFound without that
+        version.
+        """
         with self._changing() as connection:
             if (
                 connection.execute(
@@ -186,7 +197,9 @@ class Index:
             also(connection)
 
     def delete_model(self, name: str, who: str, also: Also = write_nothing) -> list[int]:
-        """The model with its versions, whose numbers are returned, and aliases. The counter and the history stay."""
+        """The model with its versions, whose numbers are returned, and aliases. The counter and the
+        history stay.
+        """
         with self._changing() as connection:
             check_listed(connection, name)
             connection.execute(update(models).where(models.c.name == name).values(listed=False))
@@ -247,7 +260,9 @@ class Index:
         return connection.execute(select(state.c.revision)).scalar_one()
 
     def snapshot(self, known: Snapshot) -> Snapshot:
-        """Everything that can be referred to, O(number of versions and aliases), or what is `known` if that is new."""
+        """Everything that can be referred to, O(number of versions and aliases), or what is `known`
+        if that is new.
+        """
         with self.database.reading() as connection:
             revision = self.revision(connection)  # first: what is read after it is not older
             if revision == known.revision:
@@ -265,7 +280,9 @@ class Index:
             )
 
     def models(self, after: str, limit: int, patterns: Sequence[str] = ()) -> list[ModelLine]:
-        """At most `limit` models after the name `after` (`""`: from the first), that match a pattern, if any."""
+        """At most `limit` models after the name `after` (`""`: from the first), that match a
+        pattern, if any.
+        """
         page = (
             select(models.c.name)
             .where(models.c.listed, models.c.name > after)
@@ -291,7 +308,9 @@ class Index:
         ]
 
     def model(self, name: str) -> ModelPage:
-        """NotFound where there is no such model; one whose versions were all deleted is there, and empty."""
+        """NotFound where there is no such model; one whose versions were all deleted is there, and
+        empty.
+        """
         columns = (versions.c.version, versions.c.kind, versions.c.created_at, versions.c.metrics)
         newest = select(*columns).where(versions.c.name == name).order_by(versions.c.version.desc())
         pointing = (
@@ -361,7 +380,9 @@ class Index:
 
 
 def check_listed(connection: Connection, name: str) -> None:
-    """NotFound where no version was ever published under `name`, or none since the model was deleted."""
+    """NotFound where no version was ever published under `name`, or none since the model was
+    deleted.
+    """
     if (
         connection.execute(
             select(models.c.name).where(models.c.listed, models.c.name == name)

@@ -1,4 +1,6 @@
-"""Models in memory, ready to answer: bounded by the bytes they stand for, each loaded once however many ask."""
+"""Models in memory, ready to answer: bounded by the bytes they stand for, each loaded once however
+many ask.
+"""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -18,12 +20,14 @@ _Made = TypeVar("_Made")
 
 @dataclass(frozen=True, eq=False)
 class Holdout:
-    """Probabilities for rows by models that were not fitted on them, and the truth: held out, or cross-validated.
+    """Probabilities for rows by models that were not fitted on them, and the truth: held out, or
+    cross-validated.
 
-    `scores` is float64 (n, K), columns in the order of the card's classes. `y` holds codes: positions in those
-    classes, (n,); for several labels 0 or 1 each, (n, K). For regression `scores` (n, 1) are the predicted numbers, and
-    `y` (n,) the true ones. `columns` reads those (n,) that cells of benefit matrices may name: they are as large as
-    the table, and few requests need them.
+    `scores` is float64 (n, K), columns in the order of the card's classes. `y` holds codes:
+    positions in those classes, (n,); for several labels 0 or 1 each, (n, K). For regression
+    `scores` (n, 1) are the predicted numbers, and `y` (n,) the true ones. `columns` reads those
+    (n,) that cells of benefit matrices may name: they are as large as the table, and few requests
+    need them.
     """
 
     scores: np.ndarray
@@ -33,7 +37,9 @@ class Holdout:
 
 @dataclass(frozen=True, eq=False)
 class Loaded:
-    """A version of a model with all that a request needs; shared by requests, so it must not be changed."""
+    """A version of a model with all that a request needs; shared by requests, so it must not be
+    changed.
+    """
 
     card: Card
     schema: Schema
@@ -68,7 +74,9 @@ class Loaded:
 
     @cached_property
     def inline(self) -> bool:
-        """Whether few rows take so little time that the event loop may answer them; not so of foreign models."""
+        """Whether few rows take so little time that the event loop may answer them; not so of
+        foreign models.
+        """
         return self.card.learner.kind != "imported"
 
     @cached_property
@@ -90,10 +98,12 @@ class Loaded:
 
     @cached_property
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Beyond which values (m,) each feature is far from what it was in training: infinite where nothing is known.
+        """Beyond which values (m,) each feature is far from what it was in training: infinite where
+        nothing is known.
 
-        The range is widened by its own width on both sides. The lower bound of positive numbers is as many times below
-        the range as its ends differ, which is nearer: a number in the wrong unit is a thousand times too small.
+        The range is widened by its own width on both sides. The lower bound of positive numbers is
+        as many times below the range as its ends differ, which is nearer: a number in the wrong
+        unit is a thousand times too small.
         """
         bounds = np.array([_far_bounds(part.low, part.high) for part in self.card.features])
         return bounds[:, 0], bounds[:, 1]
@@ -125,11 +135,12 @@ class _Entry:
 
 
 class Cache:
-    """Least recently used goes first. Evicting drops a reference: who holds the value goes on with it.
+    """Least recently used goes first. Evicting drops a reference: who holds the value goes on with
+    it.
 
-    The latest value stays even when it alone is bigger than the bound: loading it anew for every request would need
-    the same memory and far more time. One value is loaded at a time, so at most max(limit, biggest value) bytes are
-    kept, those included that are being loaded.
+    The latest value stays even when it alone is bigger than the bound: loading it anew for every
+    request would need the same memory and far more time. One value is loaded at a time, so at most
+    max(limit, biggest value) bytes are kept, those included that are being loaded.
     """
 
     def __init__(self, limit: int) -> None:
@@ -142,8 +153,8 @@ class Cache:
         self._loading = Lock()
 
     def get(self, reference: str) -> Loaded | None:
-        """What is kept under the key that `reference` means, without waiting: no lock is taken, since dict look-ups are
-        atomic.
+        """What is kept under the key that `reference` means, without waiting: no lock is taken,
+        since dict look-ups are atomic.
         """
         entry = self._entries.get(self.meant.get(reference))
         if entry is None:
@@ -152,7 +163,9 @@ class Cache:
         return entry.value
 
     def load(self, key: Key, size: int, loader: Callable[[], Loaded]) -> Loaded:
-        """What is kept under `key`, or what `loader` returns, which stands for `size` bytes; a failure is not kept."""
+        """What is kept under `key`, or what `loader` returns, which stands for `size` bytes; a
+        failure is not kept.
+        """
         if (entry := self._entries.get(key)) is not None:
             return entry.value
         with self._loading:

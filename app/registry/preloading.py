@@ -13,10 +13,12 @@ log = logging.getLogger(__name__)
 
 
 class Preloader(Poller):
-    """Loads each current version once, in its thread, as far as `limit` bytes allow; those of aliases first.
+    """Loads each current version once, in its thread, as far as `limit` bytes allow; those of
+    aliases first.
 
-    `load` has a version loaded; Unavailable and NotReady from it mean to try again, other errors that this version
-    cannot be loaded: it is logged, and awaited no longer. `done` is called after a look that found something to load.
+    `load` has a version loaded; Unavailable and NotReady from it mean to try again, other errors
+    that this version cannot be loaded: it is logged, and awaited no longer. `done` is called after
+    a look that found something to load.
     """
 
     def __init__(
@@ -36,7 +38,9 @@ class Preloader(Poller):
         self.awaited: Sequence[Key] = ()
         """Current versions that are not loaded yet."""
         self.complete = False
-        """Whether every version that was current at one moment since the start was loaded, or could not be."""
+        """Whether every version that was current at one moment since the start was loaded, or could
+        not be.
+        """
 
     def will_load(self, key: Key) -> bool:
         """Whether a version that has become current is still to be loaded."""
@@ -74,9 +78,8 @@ class Preloader(Poller):
             return
         except PayoffError as error:
             reason = error.detail
-        except (
-            Exception
-        ) as error:  # a model that cannot be used must not keep others from being loaded
+        # a model that cannot be used must not keep others from being loaded
+        except Exception as error:
             log.exception("a model cannot be loaded")
             reason = f"{type(error).__name__}: {error}"
         if reason:

@@ -22,12 +22,14 @@ _log = logging.getLogger(__name__)
 
 
 class Registry:
-    """Published models: their index in a database, their files below a URL, and those that are loaded in memory.
+    """Published models: their index in a database, their files below a URL, and those that are
+    loaded in memory.
 
-    Publishing is `stage`, and `index.add` in the transaction that also ends the job. Answering is `cache.get`, which
-    does no input or output, and where that has nothing, `load`. From `start` on the view of what exists is
-    never older than a second while the database answers, and a version that was in memory under an alias or a name goes
-    on answering until the one that replaces it is loaded, too.
+    Publishing is `stage`, and `index.add` in the transaction that also ends the job. Answering is
+    `cache.get`, which does no input or output, and where that has nothing, `load`. From `start` on
+    the view of what exists is never older than a second while the database answers, and a version
+    that was in memory under an alias or a name goes on answering until the one that replaces it is
+    loaded, too.
     """
 
     def __init__(self, index: Index, files: Files, cache: Cache) -> None:
@@ -41,7 +43,9 @@ class Registry:
         self.preloader = Preloader(lambda: self._snapshot, self._loaded, self._settle, cache.limit)
 
     def start(self) -> None:
-        """Read what exists, and go on doing so until the database is closed; load what is current until `stop`."""
+        """Read what exists, and go on doing so until the database is closed; load what is current
+        until `stop`.
+        """
         self.index.database.changes.follow(self.index.revision, self._told)
         self.preloader.start()
 
@@ -64,16 +68,19 @@ class Registry:
         return monotonic() - self._confirmed_at
 
     def resolve(self, reference: str) -> Key:
-        """The (name, version) that a reference means by the index; no I/O. Invalid, NotFound, NotReady at first."""
+        """The (name, version) that a reference means by the index; no I/O. Invalid, NotFound,
+        NotReady at first.
+        """
         if not self.ready:
             raise NotReady("the registry has not been read yet")
         return self._snapshot.resolve(reference)
 
     def load(self, reference: str) -> Loaded:
-        """The model, read from its files where it is not in memory; blocks, so not for the event loop.
+        """The model, read from its files where it is not in memory; blocks, so not for the event
+        loop.
 
-        Invalid, NotFound; Damaged where a file is not what was published; Conflict where another scikit-learn made it;
-        Unavailable where the storage does not answer and no copy is kept.
+        Invalid, NotFound; Damaged where a file is not what was published; Conflict where another
+        scikit-learn made it; Unavailable where the storage does not answer and no copy is kept.
         """
         snapshot = self._snapshot
         if reference not in snapshot.references:
@@ -88,15 +95,15 @@ class Registry:
             if self.resolve(reference) != key:  # the version was deleted while it was read
                 return self.load(reference)
             raise
-        if (
-            key not in self._snapshot.digests
-        ):  # deleted as well, but late enough to be answered with once more
+        # deleted as well, but late enough to be answered with once more
+        if key not in self._snapshot.digests:
             self.cache.retain(self._snapshot.digests)
         return loaded
 
     def refresh(self) -> None:
-        """Read what other processes changed, one small query if nothing did, and load what answers instead from now on,
-        so that who has seen a change meets it here. Unavailable if the database is.
+        """Read what other processes changed, one small query if nothing did, and load what answers
+        instead from now on, so that who has seen a change meets it here. Unavailable if the
+        database is.
         """
         self._read()
         snapshot, meant = self._snapshot, self.cache.meant
@@ -111,17 +118,18 @@ class Registry:
     def stage(
         self, card: Card, estimator: Any, holdout: Holdout | None = None, also: Also = write_nothing
     ) -> Card:
-        """Write a version's folder under the model's next number, which is its own; `index.add` makes it visible.
+        """Write a version's folder under the model's next number, which is its own; `index.add`
+        makes it visible.
 
-        Returns the card with number, sizes, digests and time. `also` is called in the transaction that takes the
-        number, and may raise, so that an attempt that is over gets none. A number may become a gap, never two versions.
+        Returns the card with number, sizes, digests and time. `also` is called in the transaction
+        that takes the number, and may raise, so that an attempt that is over gets none. A number
+        may become a gap, never two versions.
         """
         check_name(card.name)
         files = pack(estimator, holdout)
         for _ in range(_NUMBERS):
-            highest = max(
-                self.files.numbers(card.name), default=0
-            )  # folders that this database may not know
+            # folders that this database may not know
+            highest = max(self.files.numbers(card.name), default=0)
             number, now = self.index.take_number(card.name, card.job, highest, also)
             try:
                 return self.files.stage(card.model_copy(update={"version": number}), files, now)
@@ -130,7 +138,9 @@ class Registry:
         raise taken
 
     def discard(self, one: Unpublished) -> None:
-        """Remove the folder of a number whose job has ended, unless it was published, or is another job's."""
+        """Remove the folder of a number whose job has ended, unless it was published, or is another
+        job's.
+        """
         key = one.name, one.version
         if not self.index.is_unpublished(key):
             return
@@ -145,8 +155,8 @@ class Registry:
         self.index.forget(key)
 
     def rebuild(self) -> int:
-        """Publish the versions whose folders are sealed and which the database does not know, as it is new or an older
-        copy; how many. Aliases and their history come from its backup alone.
+        """Publish the versions whose folders are sealed and which the database does not know, as it
+        is new or an older copy; how many. Aliases and their history come from its backup alone.
         """
         known = self.index.known()  # first: what goes while folders are read is not brought back
         folders = dict(self.files.folders())
@@ -165,7 +175,9 @@ class Registry:
     def set_alias(
         self, name: str, alias: str, version: int, who: str, also: Also = write_nothing
     ) -> None:
-        """Point an alias at a published version; the history remembers `who`, and `also` writes in the transaction."""
+        """Point an alias at a published version; the history remembers `who`, and `also` writes in
+        the transaction.
+        """
         check_name(alias, "alias")
         self.index.set_alias(name, alias, version, who, also)
         self._changed()
@@ -188,7 +200,8 @@ class Registry:
             self._remove(name, version)
 
     def unusable(self, *, deep: bool) -> tuple[int, list[str]]:
-        """How many versions were looked at, the newest 500 at most, and what is wrong with some, in words that name it.
+        """How many versions were looked at, the newest 500 at most, and what is wrong with some, in
+        words that name it.
 
         `deep` reads every file, not the cards alone. Raises Unavailable.
         """

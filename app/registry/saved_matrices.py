@@ -26,7 +26,9 @@ _CHANGED = update(state).values(matrices=state.c.matrices + 1)
 
 @dataclass(frozen=True)
 class Saved:
-    """A version of a matrix; `content` is JSON: the matrix in words, and its actions in order or null."""
+    """A version of a matrix; `content` is JSON: the matrix in words, and its actions in order or
+    null.
+    """
 
     model: str
     matrix: str
@@ -48,7 +50,8 @@ class Saved:
 
 @dataclass(frozen=True)
 class _View:
-    """The matrices of each model by reference, `autumn` (the newest version) and `autumn:2`, as of `revision`.
+    """The matrices of each model by reference, `autumn` (the newest version) and `autumn:2`, as of
+    `revision`.
 
     The revision is -1 where it is not known.
     """
@@ -72,7 +75,9 @@ class SavedMatrices:
         self._database.changes.follow(self._ask, self._learn)
 
     def of(self, model: str) -> Mapping[str, Saved]:
-        """The matrices of a model by reference. No input or output; NotReady where they are not known yet."""
+        """The matrices of a model by reference. No input or output; NotReady where they are not
+        known yet.
+        """
         if self._view.revision < 0:
             raise NotReady(
                 "saved matrices are not known yet, as the database is unavailable; try again soon"
@@ -80,7 +85,9 @@ class SavedMatrices:
         return self._view.of(model)
 
     def read(self, model: str) -> Mapping[str, Saved]:
-        """The matrices in the database now, versions of each oldest first; NotFound for an unknown model."""
+        """The matrices in the database now, versions of each oldest first; NotFound for an unknown
+        model.
+        """
         with self._database.reading() as connection:
             check_listed(connection, model)
             view = self._ask(connection)
@@ -95,7 +102,8 @@ class SavedMatrices:
         who: str,
         also: Callable[[Connection, Saved], None],
     ) -> Saved:
-        """Save a new version, unless the newest one is equal; `also` writes in the transaction of a new one.
+        """Save a new version, unless the newest one is equal; `also` writes in the transaction of a
+        new one.
 
         NotFound for an unknown model, Conflict where it has no room for more.
         """
@@ -129,11 +137,12 @@ class SavedMatrices:
 
     @staticmethod
     def remove(connection: Connection, model: str, matrix: str | None = None) -> None:
-        """All versions of a matrix, or of all matrices of the model. The transaction has locked the index.
+        """All versions of a matrix, or of all matrices of the model. The transaction has locked the
+        index.
 
-        Audit entries and requests name versions, so no number may mean another content later: matrices with new names
-        begin after the greatest number that was deleted. A number for each name would be one more with every name that
-        a client invents.
+        Audit entries and requests name versions, so no number may mean another content later:
+        matrices with new names begin after the greatest number that was deleted. A number for each
+        name would be one more with every name that a client invents.
         """
         gone = and_(table.c.model == model, true() if matrix is None else table.c.matrix == matrix)
         last = connection.execute(select(func.max(table.c.version)).where(gone)).scalar()
@@ -153,7 +162,9 @@ class SavedMatrices:
             yield connection
 
     def _ask(self, connection: Connection) -> _View:
-        """What there is now: all is read where something changed, and what was known stays the same object."""
+        """What there is now: all is read where something changed, and what was known stays the same
+        object.
+        """
         known = self._view
         revision = connection.execute(select(state.c.matrices)).scalar_one()
         if revision <= known.revision:

@@ -1,4 +1,6 @@
-"""What exists, in memory: every reference a caller may write, and the version it means at this moment."""
+"""What exists, in memory: every reference a caller may write, and the version it means at this
+moment.
+"""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -72,11 +74,12 @@ class Snapshot:
         sizes: Mapping[Key, int],
         aliases: Iterable[tuple[str, str, int]],
     ) -> Self:
-        """From the digest of every version's card, its bytes, and the rows (name, alias, version); O(n log n)."""
+        """From the digest of every version's card, its bytes, and the rows (name, alias, version);
+        O(n log n).
+        """
         references: dict[str, Key] = {}
-        for name, version in sorted(
-            digests
-        ):  # the highest comes last and stays under the bare name
+        # the highest comes last and stays under the bare name
+        for name, version in sorted(digests):
             references[f"{name}:{version}"] = references[name] = (name, version)
         references |= {
             f"{name}@{alias}": (name, version)
@@ -86,7 +89,9 @@ class Snapshot:
         return cls(revision, digests, sizes, references)
 
     def current(self) -> list[Key]:
-        """The versions that aliases and bare names mean, each once, in the order of names; those of aliases first."""
+        """The versions that aliases and bare names mean, each once, in the order of names; those of
+        aliases first.
+        """
         aliased = [key for reference, key in sorted(self.references.items()) if "@" in reference]
         latest = [key for reference, key in sorted(self.references.items()) if reference == key[0]]
         return list(dict.fromkeys((*aliased, *latest)))
@@ -96,9 +101,8 @@ class Snapshot:
         key = self.references.get(text)
         if key is None:
             Reference.parse(text)
-            raise NotFound.at(
-                "/model", absent(text).detail
-            )  # every caller calls a reference `model`
+            # every caller calls a reference `model`
+            raise NotFound.at("/model", absent(text).detail)
         return key
 
 

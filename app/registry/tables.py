@@ -1,4 +1,6 @@
-"""The index's tables, alike on SQLite and PostgreSQL. Times are seconds since 1970 by the database's clock."""
+"""The index's tables, alike on SQLite and PostgreSQL. Times are seconds since 1970 by the
+database's clock.
+"""
 
 from sqlalchemy import (
     BigInteger,
@@ -30,12 +32,10 @@ models = Table(
     TABLES,
     Column("name", String(64), primary_key=True),
     Column("next_version", Integer, nullable=False),  # stays when the model is deleted
-    Column(
-        "listed", Boolean, nullable=False
-    ),  # from the first version on until the model is deleted
-    Column(
-        "deleted_matrix", Integer, nullable=False, default=0
-    ),  # the greatest number of a deleted one
+    # from the first version on until the model is deleted
+    Column("listed", Boolean, nullable=False),
+    # the greatest number of a deleted one
+    Column("deleted_matrix", Integer, nullable=False, default=0),
 )
 
 versions = Table(
@@ -47,9 +47,8 @@ versions = Table(
     Column("bytes", BigInteger, nullable=False),  # of the files that the card lists
     Column("job", Text),
     Column("kind", Text, nullable=False),
-    Column(
-        "metrics", Text, nullable=False
-    ),  # the single numbers among the card's, as JSON, for listings
+    # the single numbers among the card's, as JSON, for listings
+    Column("metrics", Text, nullable=False),
     Column("created_at", Double, nullable=False),
     Column("card", Text, nullable=False),
 )
@@ -60,9 +59,8 @@ aliases = Table(
     Column("name", String(64), primary_key=True),
     Column("alias", String(64), primary_key=True),
     Column("version", Integer, nullable=False),
-    ForeignKeyConstraint(
-        ["name", "version"], [versions.c.name, versions.c.version]
-    ),  # none can dangle
+    # none can dangle
+    ForeignKeyConstraint(["name", "version"], [versions.c.name, versions.c.version]),
 )
 
 unpublished = Table(

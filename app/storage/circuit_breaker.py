@@ -1,4 +1,6 @@
-"""What is done while a store or the database does not answer: few try it, and no caller waits for another."""
+"""What is done while a store or the database does not answer: few try it, and no caller waits for
+another.
+"""
 
 from collections.abc import Callable
 from time import monotonic
@@ -9,7 +11,8 @@ REST_SECONDS = 1.0
 class CircuitBreaker:
     """Lets all callers through until a failure; then one a second, until one of them is answered.
 
-    The others are refused at once. Otherwise each would hold a thread for the seconds that a failure takes.
+    The others are refused at once. Otherwise each would hold a thread for the seconds that a
+    failure takes.
     """
 
     def __init__(self) -> None:

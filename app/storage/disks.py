@@ -8,7 +8,8 @@ LEAST_BYTES: Final = 2**20  # with less room than this on its disk a folder coun
 
 
 def obstacle(folder: Path) -> str:
-    """What keeps this process from writing into a folder, or from making it, as a clause without names of folders.
+    """What keeps this process from writing into a folder, or from making it, as a clause without
+    names of folders.
 
     Empty where nothing does. It looks, and writes nothing.
     """
@@ -29,7 +30,9 @@ def obstacle(folder: Path) -> str:
 
 
 def unwritable(file: str) -> str:
-    """What keeps this process from writing to the database `file`, as far as can be seen without writing."""
+    """What keeps this process from writing to the database `file`, as far as can be seen without
+    writing.
+    """
     path = Path(file).absolute()
     found = obstacle(path.parent)
     if not found and path.exists() and not os.access(path, os.W_OK):

@@ -9,10 +9,11 @@ _log = logging.getLogger(__name__)
 
 
 class FileCache:
-    """At most `limit` bytes below `folder`, which several processes may share; the least recently read goes first.
-    With a limit of 0 nothing is kept.
+    """At most `limit` bytes below `folder`, which several processes may share; the least recently
+    read goes first. With a limit of 0 nothing is kept.
 
-    A file is named by its digest. No call fails because of the disk, and what is kept may be damaged.
+    A file is named by its digest. No call fails because of the disk, and what is kept may be
+    damaged.
     """
 
     def __init__(self, folder: Path, limit: int) -> None:

@@ -1,15 +1,16 @@
 """Folders of files that exist whole or not at all, on a disk or in an object store.
 
-A folder exists when its seal does, the file named `seal`, which is written last and removed first: neither place can
-make many files appear at once. So readers read the seal first, and then the rest.
+A folder exists when its seal does, the file named `seal`, which is written last and removed first:
+neither place can make many files appear at once. So readers read the seal first, and then the rest.
 
-Every file of a folder is created, never overwritten: of two writers of one folder the second gets a Conflict. A file
-that exists with the same bytes counts as written: a writer that repeats a call after a lost answer finds it. A
-publication ends with a check that all files exist, a removal with a check that none does; otherwise they begin again.
-So a folder that is published and removed at the same time ends whole or not at all.
+Every file of a folder is created, never overwritten: of two writers of one folder the second gets a
+Conflict. A file that exists with the same bytes counts as written: a writer that repeats a call
+after a lost answer finds it. A publication ends with a check that all files exist, a removal with a
+check that none does; otherwise they begin again. So a folder that is published and removed at the
+same time ends whole or not at all.
 
-A path is steps joined by `/`. No step may be empty or begin with a dot, so no name, wherever it comes from, leads out
-of the root: such a path is answered with NotFound.
+A path is steps joined by `/`. No step may be empty or begin with a dot, so no name, wherever it
+comes from, leads out of the root: such a path is answered with NotFound.
 """
 
 import logging
@@ -56,9 +57,10 @@ _log = logging.getLogger(__name__)
 class Storage:
     """Sealed folders of files below one URL (`models`, `/srv/models`, `s3://bucket/models`, …).
 
-    `name` is what the place is called in messages: the setting that names it. Requests to a store on the network are
-    tried twice, some eight seconds where it hangs, or for `retry_seconds`, and then raise Unavailable; so do, at once,
-    calls to a disk that fails. Unusable, a kind of Unavailable, is what waiting does not fix, such as a missing bucket.
+    `name` is what the place is called in messages: the setting that names it. Requests to a store
+    on the network are tried twice, some eight seconds where it hangs, or for `retry_seconds`, and
+    then raise Unavailable; so do, at once, calls to a disk that fails. Unusable, a kind of
+    Unavailable, is what waiting does not fix, such as a missing bucket.
     """
 
     def __init__(
@@ -94,7 +96,9 @@ class Storage:
             _log.warning("%s: continuing without it", error.detail)
 
     def obstacle(self) -> str:
-        """What keeps a folder of this machine from being written; empty of a store on the network. Writes nothing."""
+        """What keeps a folder of this machine from being written; empty of a store on the network.
+        Writes nothing.
+        """
         return "" if self._root is None else obstacle(self._root)
 
     def publish(self, folder: str, files: Mapping[str, bytes]) -> None:
@@ -103,9 +107,8 @@ class Storage:
         seal = _checked(folder, self.seal)
         if self.exists(folder):
             raise Conflict(f"{folder} exists already")
-        for _ in range(
-            _ROUNDS
-        ):  # from the second on the seal may be the one that was written in the first
+        # from the second on the seal may be the one that was written in the first
+        for _ in range(_ROUNDS):
             for path in sorted(paths, key=lambda path: path == seal):
                 self._create(path, paths[path])
             sizes = {path: info["size"] for path, info in self._find(folder).items()}
@@ -119,7 +122,9 @@ class Storage:
             return self._ask(lambda: bytes(obstore.get(self._store, whole).bytes()))
 
     def read_each(self, folders: Iterable[str], name: str) -> dict[str, bytes]:
-        """The bytes of the file `name` of those folders that have it, by their names; faster than one by one."""
+        """The bytes of the file `name` of those folders that have it, by their names; faster than
+        one by one.
+        """
 
         def read(folder: str) -> tuple[str, bytes | None]:
             with suppress(NotFound):
@@ -136,7 +141,8 @@ class Storage:
     def open(self, *path: str) -> BinaryIO:
         """One file, seekable, to be read piece by piece and closed; NotFound where it is absent.
 
-        An object is copied to this machine: what goes wrong on the network does so here, and not while it is read.
+        An object is copied to this machine: what goes wrong on the network does so here, and not
+        while it is read.
         """
 
         def fetch() -> BinaryIO:
@@ -176,7 +182,9 @@ class Storage:
         self._ask(lambda: self._put(whole, content, "overwrite"))
 
     def remove(self, folder: str) -> None:
-        """Remove a folder with all in it; it ceases to exist at once. Nothing happens where it is absent."""
+        """Remove a folder with all in it; it ceases to exist at once. Nothing happens where it is
+        absent.
+        """
         seal = _checked(folder, self.seal)
         for _ in range(_ROUNDS):
             found = self._find(folder)
@@ -284,7 +292,9 @@ def _flush_folder(path: Path) -> None:
 def _client(
     url: str, name: str, retry_seconds: float, seconds: float, quiet_seconds: float
 ) -> ObjectStore:
-    """A client whose requests take so long at most, and pause no longer than that; Unusable where there can be none."""
+    """A client whose requests take so long at most, and pause no longer than that; Unusable where
+    there can be none.
+    """
     if url.startswith(("http:", "https:", "memory:", "file:")):
         raise Unusable(
             f"{name} is {url}: write s3://bucket/path, and the store's URL into AWS_ENDPOINT_URL"

@@ -1,4 +1,6 @@
-"""Calls to a disk or a store, which may be slow, unavailable, full or set up wrongly; and how often one failed."""
+"""Calls to a disk or a store, which may be slow, unavailable, full or set up wrongly; and how often
+one failed.
+"""
 
 import errno
 import logging
@@ -32,7 +34,8 @@ _log = logging.getLogger(__name__)
 
 
 def on_disk(name: str, errors: Counter, work: Callable[[], T]) -> T:
-    """What `work` returns; Unavailable for a failure of the disk, after which nobody waits: it answers at once.
+    """What `work` returns; Unavailable for a failure of the disk, after which nobody waits: it
+    answers at once.
 
     FileNotFoundError and AlreadyExistsError are answers.
     """
@@ -55,7 +58,9 @@ def on_disk(name: str, errors: Counter, work: Callable[[], T]) -> T:
 
 
 class StoreBreaker(CircuitBreaker):
-    """Calls a store; raises Unavailable, or Unusable, for every failure of the store, which then rests for a second."""
+    """Calls a store; raises Unavailable, or Unusable, for every failure of the store, which then
+    rests for a second.
+    """
 
     def __init__(self, name: str, errors: Counter) -> None:
         super().__init__()
@@ -83,7 +88,9 @@ class StoreBreaker(CircuitBreaker):
 
 
 def _failure_of(name: str, error: Exception) -> Unavailable | None:
-    """The failure of the store that `error` stands for; None if it is an answer, or a bug in this service."""
+    """The failure of the store that `error` stands for; None if it is an answer, or a bug in this
+    service.
+    """
     code = _code_of(error)
     if code in _REFUSALS:
         return Unusable(f"the store of {name} cannot be used ({code})")

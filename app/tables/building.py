@@ -1,5 +1,5 @@
-"""From a source to what is stored: written in one pass over its batches, then looked at column by column; and what of
-the label columns a learner can predict.
+"""From a source to what is stored: written in one pass over its batches, then looked at column by
+column; and what of the label columns a learner can predict.
 """
 
 import hashlib
@@ -40,13 +40,14 @@ def build(
     several: bool,
     strict: bool = False,
 ) -> Dataset:
-    """Read a typed `source` to its end and write it to `sink` as Parquet: the columns at `labels` as labels (`several`:
-    0 or 1 each), those that were ordered to be values beside, the others as features.
+    """Read a typed `source` to its end and write it to `sink` as Parquet: the columns at `labels`
+    as labels (`several`: 0 or 1 each), those that were ordered to be values beside, the others as
+    features.
 
-    Identifiers and what cannot be a feature are ignored, and the rest is written again; but for columns whose types
-    were ordered, and where all are wanted (`strict`). The id is the same for the same values, names, labels and owner.
-    Raises Invalid with every column that cannot be used. Memory of one row group, of some columns, and of the
-    categories.
+    Identifiers and what cannot be a feature are ignored, and the rest is written again; but for
+    columns whose types were ordered, and where all are wanted (`strict`). The id is the same for
+    the same values, names, labels and owner. Raises Invalid with every column that cannot be used.
+    Memory of one row group, of some columns, and of the categories.
     """
     numbers = request.label_type == "number"
     values = [
@@ -155,7 +156,9 @@ def _respelt(label: Column, source: Source) -> Column:
 
 
 def _advice(column: Column, label: Column | None, request: UploadRequest) -> str | None:
-    """What a feature looks like; else its first two categories that only differ in case, blanks or invisible signs."""
+    """What a feature looks like; else its first two categories that only differ in case, blanks or
+    invisible signs.
+    """
     words, name = sorted(column.words or ()), column.place.name
     if looks := column.looks(label, request.decimal):
         return looks
@@ -171,7 +174,9 @@ def _advice(column: Column, label: Column | None, request: UploadRequest) -> str
 def _digest(
     features: Sequence[Sequence[str]], labels: Sequence[Column], m: int, *, numbers: bool
 ) -> str:
-    """Equal for equal tables, of which m columns are features; the same integers as classes are another one."""
+    """Equal for equal tables, of which m columns are features; the same integers as classes are
+    another one.
+    """
     parts: list[Any] = [[[*filter(None, each)] for each in features[:m]]]
     parts += [["value", *each] for each in features[m:]]
     parts.append([[each.place.name, each.kind, each.digest] for each in labels])
@@ -200,7 +205,9 @@ def _classes_or_flaws(
 
 
 def _check_vocabulary(columns: Collection[Words], limits: DataLimits) -> None:
-    """TooLarge for too many words, or too long ones, of all columns together: every model's card holds them."""
+    """TooLarge for too many words, or too long ones, of all columns together: every model's card
+    holds them.
+    """
     most, longest = limits.max_words, limits.max_characters
     if (
         sum(len(words.found) for words in columns) > most
@@ -237,9 +244,11 @@ def _write(source: Source, order: Sequence[int], words: dict[int, Words], sink: 
 def _classes_of(
     labels: Sequence[Column], most: int, decimal: str, *, several: bool, numbers: bool
 ) -> Classes:
-    """The classes in order, those of `several` labels their names, or None for a number to regress on.
+    """The classes in order, those of `several` labels their names, or None for a number to regress
+    on.
 
-    Integers are classes unless they are `numbers`, at most `most`. Raises Invalid for what cannot be predicted.
+    Integers are classes unless they are `numbers`, at most `most`. Raises Invalid for what cannot
+    be predicted.
     """
     reject(flaw for label in labels for flaw in label.flaws_of_words(most, MAX_NAME, decimal))
     for label in labels:
@@ -288,7 +297,8 @@ def _classes_of(
 def _checked(
     counts: dict[int, int] | dict[str, int], place: Location, otherwise: str = ""
 ) -> tuple[int | str, ...]:
-    """The classes, if there are two at least and each has two rows at least (one to learn from, one to hold out).
+    """The classes, if there are two at least and each has two rows at least (one to learn from, one
+    to hold out).
 
     `otherwise` says what else to do with classes of one row.
     """

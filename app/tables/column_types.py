@@ -1,4 +1,5 @@
-"""Which type each column of a source has, and how its text is read: by order, or as all of its words allow.
+"""Which type each column of a source has, and how its text is read: by order, or as all of its
+words allow.
 
 A column of text holds numbers where every word is one, or where all are written in one form
 (`app.tables.notations`). Where forms fit that give other numbers, nobody knows which are meant:
@@ -34,9 +35,11 @@ _THOUSANDS = (
 
 @dataclass
 class _Text:
-    """A column while it is looked at: the forms that read all its words, and a word that they read otherwise.
+    """A column while it is looked at: the forms that read all its words, and a word that they read
+    otherwise.
 
-    Of a column that is `ordered` to be numbers the words that neither a form nor the `decimal` sign reads are missing.
+    Of a column that is `ordered` to be numbers the words that neither a form nor the `decimal` sign
+    reads are missing.
     """
 
     ordered: str | None
@@ -105,11 +108,13 @@ class _Text:
 
 
 def typed(source: Source, request: UploadRequest, *, strict: bool = False) -> Source:
-    """The source with each column as numbers or words, by order or by what it holds, without those of no use.
+    """The source with each column as numbers or words, by order or by what it holds, without those
+    of no use.
 
-    These are `ignored` with the reason, but for labels and for what was ordered: they are `refused`. Where all columns
-    are wanted (`strict`) words that may be meant in two ways stay words. In a column that is ordered to be numbers
-    other words are missing. Reads the source to the end, and again where a column may have a form.
+    These are `ignored` with the reason, but for labels and for what was ordered: they are
+    `refused`. Where all columns are wanted (`strict`) words that may be meant in two ways stay
+    words. In a column that is ordered to be numbers other words are missing. Reads the source to
+    the end, and again where a column may have a form.
     """
     names = [place.name for place in source.places]
     reject(
@@ -150,7 +155,9 @@ def typed(source: Source, request: UploadRequest, *, strict: bool = False) -> So
 
 
 def _normal(source: Source) -> Source:
-    """The source with all text as `app.tables.text.normal` has it; text of CSV is without outer blanks already."""
+    """The source with all text as `app.tables.text.normal` has it; text of CSV is without outer
+    blanks already.
+    """
 
     def batches() -> Iterator[list[Any]]:
         for arrays in source.batches():
@@ -166,7 +173,8 @@ def _normal(source: Source) -> Source:
 
 
 def _rows_to_learn_from(source: Source, request: UploadRequest) -> Source:
-    """The source without the rows that repeat its header and, by order, those without a label or of some classes.
+    """The source without the rows that repeat its header and, by order, those without a label or of
+    some classes.
 
     They are counted, and the types of columns do not depend on them.
     """
@@ -289,7 +297,9 @@ def _words(array: Any) -> list[str]:
 def _read_by(
     source: Source, chosen: Sequence[tuple[int, Kind, str]], request: UploadRequest
 ) -> Source:
-    """The chosen columns, each read by its kind and form; without the rows that have no label, if that was ordered."""
+    """The chosen columns, each read by its kind and form; without the rows that have no label, if
+    that was ordered.
+    """
     places = [source.places[j] for j, _, _ in chosen]
     source.forms.update(
         {place.name: form for place, (_, _, form) in zip(places, chosen, strict=True) if form}
@@ -311,7 +321,9 @@ def _read_by(
 def _read(
     array: Any, place: Location, kind: Kind, form: str, rows: int, decimal: str, source: Source
 ) -> Any:
-    """An array by its kind; words that are no numbers are missing, which the source notes. `rows` came before it."""
+    """An array by its kind; words that are no numbers are missing, which the source notes. `rows`
+    came before it.
+    """
     if kind == "categorical":
         with below(place.loc):
             return as_words(array)

@@ -1,4 +1,6 @@
-"""Columns of a table, each as a whole: what it holds, and what it looks like where that is not how it was read."""
+"""Columns of a table, each as a whole: what it holds, and what it looks like where that is not how
+it was read.
+"""
 
 import hashlib
 import re
@@ -25,7 +27,9 @@ _NAMED_ID = re.compile(
 )
 _LOOKED_AT = 200  # words
 _NEARLY_ALL = 0.9  # of the words of an identifier differ
-_MET = 10  # so many integers n out of n * n / 10 would hold some five pairs of equal ones, had they been measured
+# so many integers n out of n * n / 10 would hold some five pairs of equal ones, had they been
+# measured
+_MET = 10
 EXACT = 2.0**53  # from here on float64 cannot represent every integer
 
 CELLS = 1 << 21  # of a Parquet row group, and of the columns that are read together: at most 16 MB
@@ -36,7 +40,8 @@ DICTIONARY = pa.dictionary(pa.int32(), pa.string())
 
 
 class Words:
-    """The words that are `found` in a column while its batches flow by, cut where they are longer than `longest`.
+    """The words that are `found` in a column while its batches flow by, cut where they are longer
+    than `longest`.
 
     Once there are more than `most` the column is not looked at any further, for it is refused.
     """
@@ -53,7 +58,9 @@ class Words:
         return len(self.found) > self._most
 
     def take(self, array: pa.Array) -> pa.DictionaryArray:
-        """A batch of strings, as it is to be stored: its dictionary has no other words than those that occur."""
+        """A batch of strings, as it is to be stored: its dictionary has no other words than those
+        that occur.
+        """
         self.missing += array.null_count
         if self.are_too_many:
             return pa.nulls(len(array), DICTIONARY)
@@ -67,7 +74,9 @@ class Words:
 
 @dataclass(frozen=True)
 class Column:
-    """A whole column: float64 `values` (n,), NaN where missing; or the codes of `words`, -1 where missing."""
+    """A whole column: float64 `values` (n,), NaN where missing; or the codes of `words`, -1 where
+    missing.
+    """
 
     place: Location
     values: np.ndarray
@@ -89,7 +98,9 @@ class Column:
         return "numeric" if self.words is None else "categorical"
 
     def respelt(self) -> Self:
-        """With words that differ in case and spaces alone as the most frequent of them; truths as JSON has them."""
+        """With words that differ in case and spaces alone as the most frequent of them; truths as
+        JSON has them.
+        """
         words = self.words or []
         counts = np.bincount(self.values[~self.missing], minlength=len(words))
         usual = {spelling(words[code]): words[code] for code in np.argsort(counts, kind="stable")}
@@ -135,7 +146,9 @@ class Column:
             yield from self.flaws_of_words(most, MAX_CATEGORY, decimal)
 
     def flaws_of_words(self, most: int, longest: int, decimal: str) -> Iterator[Flaw]:
-        """Words that are too long or hold a refused character, or too many words; the first of these."""
+        """Words that are too long or hold a refused character, or too many words; the first of
+        these.
+        """
         words, loc, name = self.words or [], self.place.loc, self.place.name
         if any(len(word) > longest for word in words):
             yield Flaw(
@@ -173,8 +186,8 @@ class Column:
     def identifies(self, decimal: str) -> str | None:
         """Why the column is taken to tell the rows apart, and to measure nothing.
 
-        Nearly all of its words differ; or all of its integers do, and they are so near one another that measured ones
-        would have met, or are called an identifier.
+        Nearly all of its words differ; or all of its integers do, and they are so near one another
+        that measured ones would have met, or are called an identifier.
         """
         name, present = self.place.name, self.values[~self.missing]
         n, is_wordy = len(present), self.words is not None
@@ -226,7 +239,9 @@ class Column:
         )
 
     def _is_copy(self, label: Self) -> bool:
-        """Whether each value goes with one label and each label with one value, in several rows; or all are equal."""
+        """Whether each value goes with one label and each label with one value, in several rows; or
+        all are equal.
+        """
         if self.digest == label.digest:
             return True
         mine, theirs = self.distinct, label.distinct
@@ -241,13 +256,14 @@ class Column:
 def stored_columns(
     file: pq.ParquetFile, positions: range
 ) -> Iterator[tuple[np.ndarray, list[str] | None]]:
-    """The `values` and `words` of the stored columns at these positions, as `Column` has them; read some at a time."""
+    """The `values` and `words` of the stored columns at these positions, as `Column` has them; read
+    some at a time.
+    """
     at_once = max(CELLS // max(file.metadata.num_rows, 1), 1)
     for begin in range(positions.start, positions.stop, at_once):
         some = list(range(begin, min(begin + at_once, positions.stop)))
-        for column in file.reader.read_all(
-            column_indices=some, use_threads=False
-        ).columns:  # names may be there twice
+        # names may be there twice
+        for column in file.reader.read_all(column_indices=some, use_threads=False).columns:
             if not pa.types.is_dictionary(column.type):
                 yield column.to_numpy(), None
                 continue

@@ -19,9 +19,8 @@ from app.tables.values import clean
 from payoff.errors import MAX_ERRORS, Flaw, Invalid, TooLarge, pointer, reject
 
 FIRST_ROW = 2  # the first row of values, as an editor counts: the header is row 1
-_BLOCK = (
-    1 << 23
-)  # bytes parsed at a time, each at the cost of a few calls for each column; also the longest row
+# bytes parsed at a time, each at the cost of a few calls for each column; also the longest row
+_BLOCK = 1 << 23
 # Latin-1 as browsers read it: spreadsheets mean cp1252, which has signs for 0x80 to 0x9f.
 _CODECS = {"utf-8": "utf-8-sig", "utf-16": "utf-16", "latin-1": "cp1252"}
 _SHOWN = 60  # characters of a line
@@ -70,7 +69,9 @@ class CsvText:
                 self.names = [f"column_{j + 1}" for j in range(len(self.names))]
 
     def blocks(self) -> Iterator[list[Any]]:
-        """The columns as strings, to be cleaned by `clean`, a block of rows at a time; again once all were read."""
+        """The columns as strings, to be cleaned by `clean`, a block of rows at a time; again once
+        all were read.
+        """
         last = None
         with self._explained():
             reader, self._begun = self._begun or self._begin(), None
@@ -83,10 +84,12 @@ class CsvText:
             )
 
     def _begin(self) -> arrow_csv.CSVStreamingReader:
-        """Arrow's reader from the beginning; it raises UnicodeError for text that is not in its encoding.
+        """Arrow's reader from the beginning; it raises UnicodeError for text that is not in its
+        encoding.
 
-        Its own check of UTF-8 comes too late: it may pass over rows that are of another length, too. It reads ahead in
-        a thread: until it is at the end, nothing else may read, move or ask the content.
+        Its own check of UTF-8 comes too late: it may pass over rows that are of another length,
+        too. It reads ahead in a thread: until it is at the end, nothing else may read, move or ask
+        the content.
         """
         ragged = self._ragged  # with `self` in its handler, the reader would keep itself in memory
 
@@ -184,8 +187,8 @@ def _check_delimiter(header: str) -> None:
 def csv_source(content: BinaryIO, limits: DataLimits, dialect: Dialect) -> Source:
     """The columns of a CSV file as text.
 
-    Raises Invalid for a file that is not such a table, and TooLarge beyond `limits`, before more than a block of it is
-    in memory; also while it is read.
+    Raises Invalid for a file that is not such a table, and TooLarge beyond `limits`, before more
+    than a block of it is in memory; also while it is read.
     """
     with _in_file():
         text = CsvText(content, dialect)

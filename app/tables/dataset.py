@@ -20,8 +20,9 @@ _MAX_WARNINGS = 50
 class DataLimits:
     """What a data set may measure; `max_upload_bytes` holds for a gzipped file's content, too.
 
-    `max_words` and `max_characters` bound the categories of all columns together: the card of every model has them. The
-    process that reads an upload may use so many bytes beyond an idle one's, and seconds.
+    `max_words` and `max_characters` bound the categories of all columns together: the card of every
+    model has them. The process that reads an upload may use so many bytes beyond an idle one's, and
+    seconds.
     """
 
     max_rows: int
@@ -38,9 +39,9 @@ class DataLimits:
 class ColumnReport:
     """How a column was read: `examples` are its least, middle and greatest value, or three words.
 
-    `distinct` does not count missing values, and is None where it stopped at too many. `advice` says what to change
-    where the column looks like something else, is ignored or refused; one that is not read has no type and no counts.
-    `form` says how text stands for its numbers, if it does.
+    `distinct` does not count missing values, and is None where it stopped at too many. `advice`
+    says what to change where the column looks like something else, is ignored or refused; one that
+    is not read has no type and no counts. `form` says how text stands for its numbers, if it does.
     """
 
     name: str
@@ -56,10 +57,10 @@ class ColumnReport:
 class Dataset:
     """The record beside a table, which alone has the categories of the features.
 
-    `classes` are the label names where there are several, and None for a number to regress on; `bytes` is the size
-    of the stored table, `digest` the SHA-256 of it. One that `expires` is removed once it is old and nothing needs it.
-    `columns` say how the features, the labels and the ignored columns were read; what is `ignored`, for these reasons,
-    is not in the table.
+    `classes` are the label names where there are several, and None for a number to regress on;
+    `bytes` is the size of the stored table, `digest` the SHA-256 of it. One that `expires` is
+    removed once it is old and nothing needs it. `columns` say how the features, the labels and the
+    ignored columns were read; what is `ignored`, for these reasons, is not in the table.
     """
 
     id: str
@@ -74,9 +75,8 @@ class Dataset:
     expires: bool = False
     columns: tuple[ColumnReport, ...] = ()
     ignored: Mapping[str, str] = field(default_factory=dict)
-    values: Mapping[str, str] = field(
-        default_factory=dict
-    )  # columns that cells of matrices name, and their forms
+    # columns that cells of matrices name, and their forms
+    values: Mapping[str, str] = field(default_factory=dict)
     lineage: Mapping[str, Any] | None = None  # of a table made of recorded decisions
     owner: str = ""  # the name of the key that made it, where there was one
 
@@ -95,10 +95,11 @@ class Dataset:
 class Table:
     """A data set in memory.
 
-    `X` is float64 (n, m), C-contiguous, NaN where a value is missing; a category is its position in its feature's
-    `categories`. `y` is, with one label, int64 (n,) of positions in `classes`, or float64 (n,) where `classes` is
-    None (a number to regress on); with several labels it is uint8 (n, L) of 0 and 1, and `classes` are their names.
-    `values` are columns (n,) that are no features.
+    `X` is float64 (n, m), C-contiguous, NaN where a value is missing; a category is its position in
+    its feature's `categories`. `y` is, with one label, int64 (n,) of positions in `classes`, or
+    float64 (n,) where `classes` is None (a number to regress on); with several labels it is uint8
+    (n, L) of 0 and 1, and `classes` are their names. `values` are columns (n,) that are no
+    features.
     """
 
     schema: Schema
@@ -117,7 +118,9 @@ class Table:
         return {**numeric, **self.values}
 
     def as_numbers(self) -> Self:
-        """A table whose one label is numbers to regress on: integers that are classes become the numbers they are."""
+        """A table whose one label is numbers to regress on: integers that are classes become the
+        numbers they are.
+        """
         if self.classes is None:
             return self
         return replace(self, y=np.array(self.classes, dtype=np.float64)[self.y], classes=None)

@@ -1,7 +1,8 @@
 """The features of a table: their names, their types, and rows turned into numbers.
 
-A row becomes a line of float64: numbers as they are, a category as its position in the feature's `categories`, a
-missing value as NaN. Every estimator of this service takes such lines, with the positions of its categorical columns.
+A row becomes a line of float64: numbers as they are, a category as its position in the feature's
+`categories`, a missing value as NaN. Every estimator of this service takes such lines, with the
+positions of its categorical columns.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ _EXACT = 2**53  # below it a float that is an integer has its digits
 
 @dataclass(frozen=True)
 class Feature:
-    """A column: `categories` are the values a categorical one had in training, in order; `form` says how text stands
-    for the numbers of a numeric one, if it does (`app.tables.notations`).
+    """A column: `categories` are the values a categorical one had in training, in order; `form`
+    says how text stands for the numbers of a numeric one, if it does (`app.tables.notations`).
     """
 
     name: str
@@ -102,8 +103,8 @@ def _normal(value: Any) -> Any:
 
 
 class Schema:
-    """An ordered list of features that turns instances into a matrix; objects may have `ignored` columns, too. Among
-    these are `values` for `with_numbers`, by name with their form.
+    """An ordered list of features that turns instances into a matrix; objects may have `ignored`
+    columns, too. Among these are `values` for `with_numbers`, by name with their form.
     """
 
     def __init__(
@@ -141,12 +142,14 @@ class Schema:
     def encode(
         self, instances: Sequence[Any], *, booleans_possible: bool = True
     ) -> tuple[np.ndarray, list[str]]:
-        """Rows (lists in feature order, or objects by feature name) as a float64 matrix, and warnings.
+        """Rows (lists in feature order, or objects by feature name) as a float64 matrix, and
+        warnings.
 
-        Shapes: n instances of m features give (n, m), C-contiguous; n may be 0. `booleans_possible=False` spares
-        the check that no number is a boolean, where the caller knows it. A category never seen in training counts
-        as missing and is warned about. Raises Invalid with the place, `/row/column` or `/row/name`, of every value
-        of a wrong type and of every unknown or absent name. O(n m).
+        Shapes: n instances of m features give (n, m), C-contiguous; n may be 0.
+        `booleans_possible=False` spares the check that no number is a boolean, where the caller
+        knows it. A category never seen in training counts as missing and is warned about. Raises
+        Invalid with the place, `/row/column` or `/row/name`, of every value of a wrong type and of
+        every unknown or absent name. O(n m).
         """
         try:
             return self._encoded(instances, booleans_possible=booleans_possible)
@@ -172,7 +175,9 @@ class Schema:
         ]
 
     def in_order(self, instance: Any) -> Sequence[Any] | None:
-        """The values of one instance in feature order; None where they are not one for each feature."""
+        """The values of one instance in feature order; None where they are not one for each
+        feature.
+        """
         if type(instance) is dict:
             try:
                 return self._pick(instance) if len(instance) == len(self.names) else None
@@ -235,7 +240,9 @@ class Schema:
         return self._spellings[j]
 
     def _numbers(self, j: int, values: Sequence[Any]) -> np.ndarray:
-        """Values (n,) of feature `j`, of which text is written in its form; ValueError for other text."""
+        """Values (n,) of feature `j`, of which text is written in its form; ValueError for other
+        text.
+        """
         read = self.formed[j]
         found = [read(value.strip()) if type(value) is str else value for value in values]
         if found.count(None) > values.count(None):
@@ -259,7 +266,8 @@ class Schema:
         return self.spellings(j).code(value) if code is None else code
 
     def codes(self, j: int, words: Sequence[Any]) -> tuple[np.ndarray, list[str]]:
-        """The codes (n,) of words of feature `j`, NaN where one is missing or unseen, and a warning about the unseen.
+        """The codes (n,) of words of feature `j`, NaN where one is missing or unseen, and a warning
+        about the unseen.
 
         Words may be booleans and numbers where the feature takes these. Invalid at `/row/column`
         of each that no category may be. Of a feature with a form its numbers.
@@ -305,7 +313,8 @@ class Schema:
     def flaws_of(
         self, loc: str, instance: Any, *, complete: bool = True, hint: str = ""
     ) -> Iterator[Flaw]:
-        """What is wrong with one instance at `loc`: it has a value for each feature, unless it need not be complete.
+        """What is wrong with one instance at `loc`: it has a value for each feature, unless it need
+        not be complete.
 
         The `hint` completes the message about a name that is not known.
         """

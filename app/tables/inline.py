@@ -22,7 +22,8 @@ def inline_source(
     labels: Sequence[Any],
     limits: DataLimits,
 ) -> tuple[Source, range, bool]:
-    """Feature names, rows and labels as lists; the positions of the labels, and whether a row may have several.
+    """Feature names, rows and labels as lists; the positions of the labels, and whether a row may
+    have several.
 
     Places are relative to the object that holds the three. Values are numbers, strings, booleans or
     None, of one kind in each column; labels are integers or strings (numbers that are not integers
@@ -70,7 +71,9 @@ def _check_shape(
 def _targets(
     labels: Sequence[Any], width: int, limits: DataLimits
 ) -> tuple[list[str], list[Sequence[Any]], bool]:
-    """Names and columns of the labels, beside `width` features, and whether there may be several for a row."""
+    """Names and columns of the labels, beside `width` features, and whether there may be several
+    for a row.
+    """
     if not any(isinstance(label, list | tuple) for label in labels):
         return [LABEL], [labels], False
     reject(_flaws_of_lists(labels))

@@ -1,7 +1,9 @@
-"""Reading an upload in a process of its own, so that no file can take the memory or the time of the service.
+"""Reading an upload in a process of its own, so that no file can take the memory or the time of the
+service.
 
-Parquet files decide how much their decoder allocates: 4 kB can ask for gigabytes. So the process has limits on its
-memory and its time, and is killed when the request is cancelled. It reads from one file and writes to another.
+Parquet files decide how much their decoder allocates: 4 kB can ask for gigabytes. So the process
+has limits on its memory and its time, and is killed when the request is cancelled. It reads from
+one file and writes to another.
 """
 
 import json
@@ -23,7 +25,8 @@ from app.tables.source import FILE
 from app.tables.upload_request import UploadRequest
 from payoff.errors import Flaw, Invalid, TooLarge
 
-# Arrow chooses its allocator when it is first imported, and the others reserve a gigabyte at once: this comes before
+# Arrow chooses its allocator when it is first imported, and the others reserve a gigabyte at once:
+# this comes before
 os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
 
 MODULES = ("app.tables.isolated", "app.tables.reading")  # what the fork server should have imported
@@ -45,11 +48,12 @@ def read_isolated(
     limits: DataLimits,
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> bytes:
-    """What `read_upload` does, in a process that is killed beyond its limits or once `is_cancelled()` is true.
+    """What `read_upload` does, in a process that is killed beyond its limits or once
+    `is_cancelled()` is true.
 
-    Returns the record as JSON. Without a `request` a Parquet file is written to `sink` as an Arrow stream. Both are
-    files on disk. Raises what `read_upload` raises, Invalid at `/file` where the process does not survive the file, and
-    Abandoned where `is_cancelled()`. Blocks meanwhile.
+    Returns the record as JSON. Without a `request` a Parquet file is written to `sink` as an Arrow
+    stream. Both are files on disk. Raises what `read_upload` raises, Invalid at `/file` where the
+    process does not survive the file, and Abandoned where `is_cancelled()`. Blocks meanwhile.
     """
     content.flush()
     with (

@@ -16,8 +16,8 @@ _KEPT_SECONDS = 3600.0  # after which a file whose job has ended, or does not ex
 class ModelFiles:
     """Beside the data sets, in a folder named by the job. What is kept here is not trusted.
 
-    `pickles`: whether files that run code when they are loaded are accepted. `version_skew`: whether models of another
-    version of scikit-learn are.
+    `pickles`: whether files that run code when they are loaded are accepted. `version_skew`:
+    whether models of another version of scikit-learn are.
     """
 
     def __init__(
@@ -52,5 +52,7 @@ class ModelFiles:
         return [name for name in self._storage.folders() if _JOB.fullmatch(name)]
 
     def is_old(self, job: str) -> bool:
-        """Whether it came more than an hour ago, when its job had been submitted; NotFound where there is none."""
+        """Whether it came more than an hour ago, when its job had been submitted; NotFound where
+        there is none.
+        """
         return float(self._storage.read(job, _SEAL)) < time.time() - _KEPT_SECONDS

@@ -1,10 +1,11 @@
-"""Text that stands for numbers: amounts such as 1.259,10 €, shares such as 12 %, moments as days since 1970, and
-booleans as 1 and 0.
+"""Text that stands for numbers: amounts such as 1.259,10 €, shares such as 12 %, moments as days
+since 1970, and booleans as 1 and 0.
 
-A form says how a column writes them, in a text that cards keep: `number:1,234.5` or `number:1.234,5`, followed by a
-unit where there is one; `date` for ISO 8601, or `date:` and a pattern of `strptime` beside it, both with a zone behind
-the time where there is one; `boolean` for `true` and `false` in any case. Where several fitted all words of a column,
-they are joined by `|`, and a word that they read otherwise is not read. Files, lists and requests are read by `reader`
+A form says how a column writes them, in a text that cards keep: `number:1,234.5` or
+`number:1.234,5`, followed by a unit where there is one; `date` for ISO 8601, or `date:` and a
+pattern of `strptime` beside it, both with a zone behind the time where there is one; `boolean` for
+`true` and `false` in any case. Where several fitted all words of a column, they are joined by `|`,
+and a word that they read otherwise is not read. Files, lists and requests are read by `reader`
 alone, so that no value is read in two ways.
 """
 
@@ -19,17 +20,19 @@ from app.tables.text import is_number
 POINT, COMMA, ISO, BOOLEAN = "number:1,234.5", "number:1.234,5", "date", "boolean"
 
 _CODES = "USD|EUR|GBP|CHF|JPY|CNY|INR|CAD|AUD|NZD|SEK|NOK|DKK|PLN|CZK|HUF|RON|BRL|MXN|ZAR|TRY|KRW|SGD|HKD|ILS|UAH"
+# a gap parts thousands
 _UNIT, _SIGN, _GAP = (
     f"[%$€£¥₹₽₩₺₪₫฿₦₱₴]|{_CODES}",
     "[+-]|\u2212",
     "['\u2019 \u00a0\u202f]",
-)  # a gap parts thousands
+)
 _AMOUNT = re.compile(
     rf"(?P<open>\()?(?P<sign>{_SIGN})?\s?(?P<unit>{_UNIT})?\s?(?P<inner>{_SIGN})?(?P<digits>\d(?:[\d.,]|{_GAP}(?=\d))*)"
     # SAP writes a minus behind the digits, accountants write brackets.
     rf"(?P<after>{_SIGN})?\s?(?P<behind>{_UNIT})?(?(open)\))"
 )
-_DIGITS = {  # in groups of three, or in none; the sign that parts groups in one word is always the same
+# in groups of three, or in none; the sign that parts groups in one word is always the same
+_DIGITS = {
     POINT: re.compile(rf"(\d{{1,3}}(?:(,|{_GAP})\d{{3}})(?:\2\d{{3}})*|\d+)(\.\d+)?", re.ASCII),
     COMMA: re.compile(rf"(\d{{1,3}}(?:(\.|{_GAP})\d{{3}})(?:\2\d{{3}})*|\d+)(,\d+)?", re.ASCII),
 }
@@ -68,7 +71,8 @@ def check(form: str) -> str:
 
 
 def candidates(word: str, decimal: str = ".") -> list[str]:
-    """The forms, with their units, in which this word may be written, in a file with such a `decimal` sign.
+    """The forms, with their units, in which this word may be written, in a file with such a
+    `decimal` sign.
 
     A comma is one that was ordered; a point may be the default, so both are tried.
     """
@@ -105,7 +109,9 @@ def shown(number: float, form: str | None) -> str:
 
 @lru_cache(maxsize=10_000)
 def reader(form: str) -> Callable[[str], float | None]:
-    """What reads a word written in this form, right to the last bit of a float64, and gives None for any other."""
+    """What reads a word written in this form, right to the last bit of a float64, and gives None
+    for any other.
+    """
     if "|" in form:
         return partial(_agreed, [reader(each) for each in form.split("|")])
     if form == BOOLEAN:
@@ -142,7 +148,9 @@ def _days(pattern: str, word: str) -> float | None:
 
 
 def _amount(word: str, base: str, unit: str) -> float | None:
-    """The number; a currency may be left out, a percent sign may not: 12 would be a hundred times 12 %."""
+    """The number; a currency may be left out, a percent sign may not: 12 would be a hundred times
+    12 %.
+    """
     if len(word) > _LONGEST:
         return None
     if base == POINT and unit != "%" and is_number(word):

@@ -23,7 +23,8 @@ _LEAST_BYTES_OF_A_CSV_VALUE = 2  # a digit and a comma
 
 
 def write_stream(content: BinaryIO, sink: BinaryIO, limits: DataLimits) -> None:
-    """Write the columns of a Parquet file to `sink` as an Arrow stream, text as dictionaries, types as they are.
+    """Write the columns of a Parquet file to `sink` as an Arrow stream, text as dictionaries, types
+    as they are.
 
     Raises Invalid, and TooLarge beyond `limits`, also for what is written.
     """
@@ -39,10 +40,11 @@ def write_stream(content: BinaryIO, sink: BinaryIO, limits: DataLimits) -> None:
 
 
 def parquet_source(content: BinaryIO, limits: DataLimits) -> Source:
-    """A Parquet file of flat columns: numbers, booleans and moments as they are, strings and dictionaries as words.
+    """A Parquet file of flat columns: numbers, booleans and moments as they are, strings and
+    dictionaries as words.
 
-    Raises Invalid, and TooLarge beyond `limits`. A file of few bytes can hold very many equal values; it may hold as
-    many as the largest CSV file could.
+    Raises Invalid, and TooLarge beyond `limits`. A file of few bytes can hold very many equal
+    values; it may hold as many as the largest CSV file could.
     """
     with _explained():
         file = _opened(content, limits)
@@ -63,7 +65,9 @@ def parquet_source(content: BinaryIO, limits: DataLimits) -> Source:
 
 
 def _opened(content: BinaryIO, limits: DataLimits) -> Any:
-    """The file, its words as dictionaries: long ones that repeat are not spelt out; a column is read page by page."""
+    """The file, its words as dictionaries: long ones that repeat are not spelt out; a column is
+    read page by page.
+    """
     content.seek(0)
     metadata = _metadata(content)
     check_columns(metadata.num_columns, limits)
@@ -88,7 +92,9 @@ def _opened(content: BinaryIO, limits: DataLimits) -> Any:
 
 
 def _metadata(content: BinaryIO) -> Any:
-    """The footer; types that Arrow lacks, such as integers of 128 bits, are those that Parquet stores."""
+    """The footer; types that Arrow lacks, such as integers of 128 bits, are those that Parquet
+    stores.
+    """
     try:
         return pq.read_metadata(content)
     except pa.ArrowNotImplementedError:

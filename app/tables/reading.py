@@ -1,4 +1,6 @@
-"""From what was sent to a table on its way to the store, an uploaded file or lists; and from there to arrays."""
+"""From what was sent to a table on its way to the store, an uploaded file or lists; and from there
+to arrays.
+"""
 
 import errno
 import gzip
@@ -41,9 +43,11 @@ _NICENESS = 10  # requests go before
 
 @contextmanager
 def _opened(content: BinaryIO, limits: DataLimits, request: Dialect) -> Iterator[Source]:
-    """A source over `content` (at any position), recognised by its first bytes; what is unpacked is deleted at the end.
+    """A source over `content` (at any position), recognised by its first bytes; what is unpacked is
+    deleted at the end.
 
-    Raises Invalid for what cannot be read and TooLarge beyond `limits`, also for what a gzipped file unpacks to.
+    Raises Invalid for what cannot be read and TooLarge beyond `limits`, also for what a gzipped
+    file unpacks to.
     """
     size = content.seek(0, 2)
     if size > limits.max_upload_bytes:
@@ -78,8 +82,8 @@ def read_upload(
 ) -> Dataset:
     """The record of an uploaded file, whose table is written to `sink` as Parquet.
 
-    Raises Invalid with places below `/file`, `/label` and `/name`, or TooLarge. Memory of a few blocks and of the
-    categories, whatever the size of the file.
+    Raises Invalid with places below `/file`, `/label` and `/name`, or TooLarge. Memory of a few
+    blocks and of the categories, whatever the size of the file.
     """
     with _opened(content, limits, request) as found:
         source = typed(found, request)
@@ -132,7 +136,9 @@ def _find_labels(source: Source, labels: Sequence[str]) -> list[int]:
 
 
 def load(dataset: Dataset, parquet: bytes) -> Table:
-    """The table of `dataset`: X (n, m) float64 and y as in `Table`. Memory: X, y, the bytes and some columns."""
+    """The table of `dataset`: X (n, m) float64 and y as in `Table`. Memory: X, y, the bytes and
+    some columns.
+    """
     file, width = pq.ParquetFile(pa.BufferReader(parquet)), len(dataset.features)
     X = np.empty((dataset.rows, width))
     features = []
@@ -156,7 +162,9 @@ def load(dataset: Dataset, parquet: bytes) -> Table:
 
 
 def _codes(values: np.ndarray, words: list[str], order: tuple[int | str, ...]) -> np.ndarray:
-    """The position in `order` of the word at each position, or of another spelling of it, NaN where there is none."""
+    """The position in `order` of the word at each position, or of another spelling of it, NaN where
+    there is none.
+    """
     codes = {spelling(str(word)): float(code) for code, word in enumerate(order)}
     codes |= {str(word): float(code) for code, word in enumerate(order)}
     found = (codes.get(word, codes.get(spelling(word))) for word in words)
@@ -180,7 +188,9 @@ def _target(targets: list[tuple[np.ndarray, list[str] | None]], dataset: Dataset
 def told(
     limits: DataLimits, request: UploadRequest | None, content: BinaryIO, sink: BinaryIO
 ) -> dict[str, Any]:
-    """The record of the upload as JSON, or the error that reading it raises; without a `request` it is unpacked."""
+    """The record of the upload as JSON, or the error that reading it raises; without a `request` it
+    is unpacked.
+    """
     try:
         if request is None:
             write_stream(content, sink, limits)
@@ -216,7 +226,8 @@ def confine(limits: DataLimits) -> None:
     """Bound memory and processor time; the kernel enforces both, whatever the code does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(_NICENESS)
-    return_freed_memory()  # Arrow shrinks a block of text for each column: its rests would all count
+    # Arrow shrinks a block of text for each column: its rests would all count
+    return_freed_memory()
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

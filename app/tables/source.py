@@ -1,4 +1,6 @@
-"""What a data set is read from: a file or lists, as columns of known kind, each with its place in what was sent."""
+"""What a data set is read from: a file or lists, as columns of known kind, each with its place in
+what was sent.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,14 +18,18 @@ _ROWS_SHOWN = 3  # of a flaw that many rows have
 
 Kind = Literal["numeric", "categorical"]
 Held = Literal["numeric", "truth", "moment", "words", "text"]
-"""What a column holds as it comes; `text` of a file without types may be anything, `words` were declared as such."""
+"""What a column holds as it comes; `text` of a file without types may be anything, `words` were
+declared as such.
+"""
 
 
 @dataclass(frozen=True)
 class Location:
-    """A column: `loc` points at it; `cell`, where cells can be pointed at, has `{}` for the row's position.
+    """A column: `loc` points at it; `cell`, where cells can be pointed at, has `{}` for the row's
+    position.
 
-    Where they cannot (a file), the message names the row, counted from `first_row` as an editor shows it.
+    Where they cannot (a file), the message names the row, counted from `first_row` as an editor
+    shows it.
     """
 
     name: str
@@ -37,7 +43,9 @@ class Location:
         return self.flaw_of([row], msg)
 
     def flaw_of(self, rows: Sequence[int] | np.ndarray, msg: str) -> Flaw:
-        """The one flaw of these rows, at the first of them: how many there are, and the first three."""
+        """The one flaw of these rows, at the first of them: how many there are, and the first
+        three.
+        """
         first, count = [int(row) for row in rows[:_ROWS_SHOWN]], len(rows)
         more = ", …" if count > len(first) else ""
         if self.cell is not None:
@@ -57,7 +65,8 @@ class Location:
 
 
 def check_names(names: list[str], loc: str) -> Iterator[Flaw]:
-    """What is wrong with the names of columns: empty, too long, of characters that no text may hold, or used twice.
+    """What is wrong with the names of columns: empty, too long, of characters that no text may
+    hold, or used twice.
 
     They are at `loc`, in which `{}` is the position.
     """
@@ -87,13 +96,15 @@ def check_names(names: list[str], loc: str) -> Iterator[Flaw]:
 
 @dataclass(frozen=True)
 class Source:
-    """Columns with their places and kinds; each call of `batches` reads all again, one Arrow array for each column.
+    """Columns with their places and kinds; each call of `batches` reads all again, one Arrow array
+    for each column.
 
-    As it comes, an array is of a kind of `Held`, text cleaned or dictionary-encoded and null where a value is missing;
-    or of a type that has no kind here. Once the source is typed, arrays are float64 or strings, by their `Kind`. By the
-    name of a column, `ignored` has the report of one that is not among them, `forms` how text stands for its numbers,
-    `notes` what was made of it, `refused` what cannot be read, and `left_out` counts of what is left out, by reason;
-    the last two are filled while the arrays are read.
+    As it comes, an array is of a kind of `Held`, text cleaned or dictionary-encoded and null where
+    a value is missing; or of a type that has no kind here. Once the source is typed, arrays are
+    float64 or strings, by their `Kind`. By the name of a column, `ignored` has the report of one
+    that is not among them, `forms` how text stands for its numbers, `notes` what was made of it,
+    `refused` what cannot be read, and `left_out` counts of what is left out, by reason; the last
+    two are filled while the arrays are read.
     """
 
     places: Sequence[Location]

@@ -43,7 +43,9 @@ def _reading() -> ModuleType:
 
 @dataclass(frozen=True)
 class Draft:
-    """A data set that is complete but not stored; `content` is the same for the same content, whenever it comes."""
+    """A data set that is complete but not stored; `content` is the same for the same content,
+    whenever it comes.
+    """
 
     dataset: Dataset
     parquet: bytes
@@ -53,9 +55,10 @@ class Draft:
 class DatasetStore:
     """Data sets by their content: what is added twice is there once, under the same id.
 
-    Inline data sets expire after `keep_inline` seconds. Within one half of that time the same content has the same id,
-    in the next half another: so what may be removed by now has not been referred to for half of the time at least, and
-    no order that comes at the same moment can need it.
+    Inline data sets expire after `keep_inline` seconds. Within one half of that time the same
+    content has the same id, in the next half another: so what may be removed by now has not been
+    referred to for half of the time at least, and no order that comes at the same moment can need
+    it.
     """
 
     def __init__(
@@ -87,10 +90,12 @@ class DatasetStore:
         lineage: Mapping[str, Any] | None = None,
         ignored: Sequence[str] = (),
     ) -> Dataset:
-        """Keep a file (CSV or Parquet), read in a process of its own that is killed once `is_cancelled()`.
+        """Keep a file (CSV or Parquet), read in a process of its own that is killed once
+        `is_cancelled()`.
 
-        Instances may have what was `ignored` before. Raises Invalid with places below `/file`, `/label` and `/name`,
-        or TooLarge; nothing is kept then. May block for seconds; memory of the stored bytes.
+        Instances may have what was `ignored` before. Raises Invalid with places below `/file`,
+        `/label` and `/name`, or TooLarge; nothing is kept then. May block for seconds; memory of
+        the stored bytes.
         """
         request.check()
         with tempfile.TemporaryFile() as sink:
@@ -111,8 +116,8 @@ class DatasetStore:
     ) -> bytes:
         """A Parquet file from anywhere as an Arrow stream, read like an upload; nothing is kept.
 
-        `charge` is told that it has so many of one byte. Raises Invalid at `/file`, or TooLarge beyond the limits of
-        data sets, and for more than `most_rows` before any is read.
+        `charge` is told that it has so many of one byte. Raises Invalid at `/file`, or TooLarge
+        beyond the limits of data sets, and for more than `most_rows` before any is read.
         """
         limits = self.limits if most_rows is None else replace(self.limits, max_rows=most_rows)
         with tempfile.TemporaryFile() as file, tempfile.TemporaryFile() as sink:
@@ -132,19 +137,20 @@ class DatasetStore:
         types: Mapping[str, str] | None = None,
         owner: str = "",
     ) -> Draft:
-        """A table that came as lists, read and checked, to be kept with `keep` once all else is found right.
+        """A table that came as lists, read and checked, to be kept with `keep` once all else is
+        found right.
 
-        With `numbers` integers are to be regressed on, and are no classes; `types` are as in an upload. Raises Invalid
-        with places below `/features`, `/rows`, `/labels` and `/types`, or TooLarge.
+        With `numbers` integers are to be regressed on, and are no classes; `types` are as in an
+        upload. Raises Invalid with places below `/features`, `/rows`, `/labels` and `/types`, or
+        TooLarge.
         """
         sink = io.BytesIO()
         kind = "number" if numbers else "auto"
         asked = UploadRequest(label=(), label_type=kind, types=dict(types or {}), owner=owner)
         found = _reading().read_inline(features, rows, labels, asked, sink, self.limits)
         dataset = replace(found, created_at=datetime.fromtimestamp(self._clock(), UTC))
-        if (
-            period := self._period()
-        ):  # in another one the same content is another data set, and each expires
+        # in another one the same content is another data set, and each expires
+        if period := self._period():
             dataset = replace(dataset, id=id_of(found.id, period), expires=True)
         return Draft(dataset, sink.getvalue(), found.id)
 
@@ -158,7 +164,9 @@ class DatasetStore:
         return _reading().load(dataset, self.parquet(dataset))
 
     def resolve(self, reference: str, owner: str = "") -> str:
-        """The id of a data set: `reference`, or the last one that `owner` uploaded under this name; else NotFound."""
+        """The id of a data set: `reference`, or the last one that `owner` uploaded under this name;
+        else NotFound.
+        """
         if _ID.fullmatch(reference):
             return reference
         with suppress(NotFound, ValueError):
@@ -170,7 +178,8 @@ class DatasetStore:
     def page(
         self, size: int, token: str | None = None, sees: Callable[[str], bool] = lambda _owner: True
     ) -> tuple[list[Dataset], str | None]:
-        """At most `size` data sets after those of the page that gave `token`, newest first, and the next token.
+        """At most `size` data sets after those of the page that gave `token`, newest first, and the
+        next token.
 
         They are of owners whom the caller `sees`.
         """
@@ -189,7 +198,8 @@ class DatasetStore:
     def keep(self, draft: Draft) -> Dataset:
         """Store what was drafted, and have its name refer to it from now on.
 
-        Where the same content is there already, that is the answer, as this upload calls and understands it.
+        Where the same content is there already, that is the answer, as this upload calls and
+        understands it.
         """
         sent = kept = draft.dataset
         try:
@@ -224,7 +234,9 @@ class DatasetStore:
         return parquet
 
     def all(self) -> list[Dataset]:
-        """Those that are whole; what is being written or removed is not, and one that is damaged hides no other."""
+        """Those that are whole; what is being written or removed is not, and one that is damaged
+        hides no other.
+        """
         whole = []
         contents = self.storage.read_each(filter(_ID.fullmatch, self.storage.folders()), _RECORD)
         for dataset_id, content in contents.items():
@@ -244,7 +256,9 @@ class DatasetStore:
         ]
 
     def _period(self) -> str:
-        """Which half of the time that inline data sets are kept it is now; empty where they are kept for ever."""
+        """Which half of the time that inline data sets are kept it is now; empty where they are
+        kept for ever.
+        """
         if self._keep_inline == math.inf:
             return ""
         return f"{self._keep_inline:.0f} {self._clock() // (self._keep_inline / 2):.0f}"
@@ -257,7 +271,9 @@ class DatasetStore:
 
 
 def _folder(owner: str, name: str) -> str:
-    """Where the id is of the last data set that the owner uploaded under this name; replaced atomically."""
+    """Where the id is of the last data set that the owner uploaded under this name; replaced
+    atomically.
+    """
     return f"names/{hashlib.sha256(json.dumps([owner, name]).encode()).hexdigest()}"
 
 

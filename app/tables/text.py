@@ -1,4 +1,6 @@
-"""Text from callers: which is accepted, by one rule for names, categories and all other strings; and numbers."""
+"""Text from callers: which is accepted, by one rule for names, categories and all other strings;
+and numbers.
+"""
 
 import re
 import unicodedata
@@ -20,19 +22,24 @@ _REFUSED = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 # Zero-width blanks and the mark of a byte order stand at the seams of files that were joined.
 _BLANKS = "".join(filter(str.isspace, map(chr, range(0x3001)))) + "\u200b\ufeff"
 
-NUMBER = r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?"  # in one way only, so that no text takes quadratic time
+# in one way only, so that no text takes quadratic time
+NUMBER = r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?"
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "None", "?")
 """What says that there is no number."""
 is_number = re.compile(NUMBER, re.ASCII).fullmatch
 
 
 def normal(text: str) -> str:
-    """The text in Unicode's form NFC without outer blanks, as names, labels and categories are kept and looked up."""
+    """The text in Unicode's form NFC without outer blanks, as names, labels and categories are kept
+    and looked up.
+    """
     return unicodedata.normalize("NFC", text.strip(_BLANKS))
 
 
 def with_normal_names(document: Any) -> Any:
-    """An object by the normal forms of its names, unless two of them become one; other documents as they are."""
+    """An object by the normal forms of its names, unless two of them become one; other documents as
+    they are.
+    """
     if type(document) is not dict:
         return document
     renamed = {normal(name): value for name, value in document.items()}
@@ -47,7 +54,9 @@ def spelling(text: str) -> str:
 
 
 def refused_character(text: str) -> str | None:
-    """What `text` contains that no text may, as a message; None where the text is accepted. O(length)."""
+    """What `text` contains that no text may, as a message; None where the text is accepted.
+    O(length).
+    """
     if (found := _REFUSED.search(text)) is None:
         return None
     code = ord(found[0])

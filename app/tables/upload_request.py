@@ -40,8 +40,8 @@ class Dialect(KnownFields):
 
 
 class UploadRequest(Dialect):
-    """The columns named `label` are to be predicted; with `label_type` number integers are to be regressed on, and are
-    no classes. `owner` is the name of the key.
+    """The columns named `label` are to be predicted; with `label_type` number integers are to be
+    regressed on, and are no classes. `owner` is the name of the key.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -73,7 +73,9 @@ class UploadRequest(Dialect):
         return {name for name, each in self.types.items() if each == kind}
 
     def check(self) -> None:
-        """Invalid at `/name`, `/types` or `/label_type`; the labels are checked beside the columns of the file."""
+        """Invalid at `/name`, `/types` or `/label_type`; the labels are checked beside the columns
+        of the file.
+        """
         if self.name is not None and not 0 < len(self.name.strip()) <= MAX_NAME:
             raise Invalid.at("/name", f"a name has 1 to {MAX_NAME} characters")
         check_text(self.name or "", "/name")

@@ -1,6 +1,8 @@
-"""Columns of Arrow: which are text and which numbers, what text is a number, and what says that a value is missing.
+"""Columns of Arrow: which are text and which numbers, what text is a number, and what says that a
+value is missing.
 
-Files, lists and the tables of requests are read by these functions alone, so that no value is read in two ways.
+Files, lists and the tables of requests are read by these functions alone, so that no value is read
+in two ways.
 """
 
 import json
@@ -59,14 +61,18 @@ def holds_numbers(kind: pa.DataType) -> bool:
 
 
 def clean(column: Any, words: Collection[str] = ()) -> Any:
-    """Strings without the spaces around them, null where the value is missing: a word such as NA, if not of `words`."""
+    """Strings without the spaces around them, null where the value is missing: a word such as NA,
+    if not of `words`.
+    """
     trimmed = pc.utf8_trim_whitespace(column)
     absent = [word for word in MISSING if not word or word not in words]
     return pc.if_else(pc.is_in(trimmed, value_set=pa.array(absent)), _NO_WORD, trimmed)
 
 
 def normal_words(column: Any) -> Any:
-    """Strings, or a dictionary of them, as `app.tables.text.normal` has them, null where nothing is left of one."""
+    """Strings, or a dictionary of them, as `app.tables.text.normal` has them, null where nothing is
+    left of one.
+    """
     is_coded = pa.types.is_dictionary(column.type)
     words = column.dictionary if is_coded else pc.unique(column)
     texts = pa.array([normal(word or "") or None for word in words.to_pylist()], words.type)
@@ -78,17 +84,20 @@ def normal_words(column: Any) -> Any:
 
 
 def floats(column: Any) -> Any:
-    """A column of numbers as float64; decimals are read as their digits are, which is exact to the last bit."""
+    """A column of numbers as float64; decimals are read as their digits are, which is exact to the
+    last bit.
+    """
     if pa.types.is_decimal(column.type):
         column = column.cast(pa.string())
     return column.cast(pa.float64(), safe=False)
 
 
 def as_numbers(column: Any, decimal: str = ".") -> tuple[Any, Any]:
-    """A column as float64, and where words stand that are no numbers, which are null; None where there are none.
+    """A column as float64, and where words stand that are no numbers, which are null; None where
+    there are none.
 
-    Numbers are as they are; cleaned text is read to the last bit, a point being no part of a number where the `decimal`
-    sign is a comma. NaN is null.
+    Numbers are as they are; cleaned text is read to the last bit, a point being no part of a number
+    where the `decimal` sign is a comma. NaN is null.
     """
     if not holds_text(column.type):
         found, strange = floats(column), None
@@ -132,7 +141,9 @@ def by_form(column: Any, form: str) -> tuple[Any, Any]:
 
 
 def _days(column: Any) -> Any:
-    """Days since 1970 of moments of any year, to the last bit as `app.tables.notations` reads them from text."""
+    """Days since 1970 of moments of any year, to the last bit as `app.tables.notations` reads them
+    from text.
+    """
     if pa.types.is_date(column.type):
         column = column.cast(pa.timestamp("ms"))
     ticks, unit = column.cast(pa.int64()), column.type.unit
@@ -187,10 +198,10 @@ def as_words(column: Any) -> Any:
 def plain(table: pa.Table, size: int, charge: Callable[[int, int], None]) -> pa.Table:
     """The table of a stream of `size` bytes checked in full, with text as strings.
 
-    Views may all point at the same bytes, and dictionaries repeat long words, so a small body can stand for gigabytes:
-    `charge` is told how many of what bytes their text takes before it is converted. Raises Invalid at a column that
-    cannot be read, TooLarge for more values than so many bytes can stand for, and what pyarrow raises for a table that
-    is not valid.
+    Views may all point at the same bytes, and dictionaries repeat long words, so a small body can
+    stand for gigabytes: `charge` is told how many of what bytes their text takes before it is
+    converted. Raises Invalid at a column that cannot be read, TooLarge for more values than so many
+    bytes can stand for, and what pyarrow raises for a table that is not valid.
     """
     table.validate()
     _check_extent(table, size)
@@ -202,9 +213,11 @@ def plain(table: pa.Table, size: int, charge: Callable[[int, int], None]) -> pa.
 
 
 def _check_extent(table: pa.Table, size: int) -> None:
-    """TooLarge where a valid stream of `size` bytes states more rows, or longer dictionaries, than it has bits.
+    """TooLarge where a valid stream of `size` bytes states more rows, or longer dictionaries, than
+    it has bits.
 
-    Columns of nulls, and of texts of a fixed length of 0, take no bytes: a few would stand for any number of rows.
+    Columns of nulls, and of texts of a fixed length of 0, take no bytes: a few would stand for any
+    number of rows.
     """
     chunks = (
         chunk
@@ -221,9 +234,8 @@ def _plain(
     column: pa.ChunkedArray, name: str, charge: Callable[[int, int], None]
 ) -> pa.ChunkedArray:
     kind, coded = _value_type(column.type), pa.types.is_dictionary(column.type)
-    if kind.num_fields or isinstance(
-        kind, pa.BaseExtensionType
-    ):  # views within it could not be measured
+    # views within it could not be measured
+    if kind.num_fields or isinstance(kind, pa.BaseExtensionType):
         msg = f"the type of {name!r} is '{column.type}'; lists, structures and extensions are not supported"
         raise Invalid.at(pointer(name), msg)
     texts = {
@@ -244,9 +256,8 @@ def _plain(
     lengths = {place: pc.binary_length(each) for place, each in words.items()}
     parts = [(_place_of(chunk.dictionary), chunk.indices) for chunk in column.chunks]
     each_row = pa.chunked_array([lengths[place].take(codes) for place, codes in parts], pa.int64())
-    if (
-        row := pc.index(pc.greater(each_row, 4 * MAX_CATEGORY), True).as_py()
-    ) >= 0:  # bytes: no cell may be so long
+    # bytes: no cell may be so long
+    if (row := pc.index(pc.greater(each_row, 4 * MAX_CATEGORY), True).as_py()) >= 0:
         raise Invalid.at(
             pointer(name, row), f"{name!r} has at most {MAX_CATEGORY} characters a cell"
         )

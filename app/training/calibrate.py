@@ -1,4 +1,6 @@
-"""Orders to calibrate the scores of another system: checked here, and accepted as jobs that train a calibration."""
+"""Orders to calibrate the scores of another system: checked here, and accepted as jobs that train a
+calibration.
+"""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
@@ -47,13 +49,14 @@ _Scores = Annotated[
     ),
 ]
 
+# as of a boolean column of labels
 _BITS = BeforeValidator(
     lambda sent: (
         [int(one) if isinstance(one, bool) else one for one in sent]
         if isinstance(sent, list)
         else sent
     )
-)  # as of a boolean column of labels
+)
 
 
 class CalibrateRequest(WireModel):
@@ -139,7 +142,9 @@ def drafted(
 
 
 def _as_scores(scores: list[float] | list[list[float]], n_classes: int) -> np.ndarray:
-    """Numbers, one for each row of two classes, or rows with a number for each class, as (n, 1) or (n, K)."""
+    """Numbers, one for each row of two classes, or rows with a number for each class, as (n, 1) or
+    (n, K).
+    """
     single = not (scores and isinstance(scores[0], list))
     rows: list[Any] = [[one] for one in scores] if single else scores
     width = 1 if single and n_classes == 2 else n_classes
@@ -155,7 +160,9 @@ def _as_scores(scores: list[float] | list[list[float]], n_classes: int) -> np.nd
 
 
 def _check_varied(X: np.ndarray, codes: np.ndarray, classes: Classes, given: str) -> None:
-    """Scores that are all the same, or that clearly rank the second class below the first, cannot be calibrated."""
+    """Scores that are all the same, or that clearly rank the second class below the first, cannot
+    be calibrated.
+    """
     if (X[0] == X).all():
         raise Invalid.at(
             pointer(given),

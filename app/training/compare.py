@@ -1,4 +1,6 @@
-"""Comparing learners and rules: orders, which are checked and accepted as jobs, and the work itself."""
+"""Comparing learners and rules: orders, which are checked and accepted as jobs, and the work
+itself.
+"""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -68,7 +70,9 @@ class CompareRequest(MatrixFields):
 
 
 class CompareSpec(StakesSpec):
-    """What to compare: the benefits decide on every learner, or on numbers the costs (over, under) of a unit."""
+    """What to compare: the benefits decide on every learner, or on numbers the costs (over, under)
+    of a unit.
+    """
 
     dataset: str
     learners: list[LearnerSpec]
@@ -78,7 +82,8 @@ class CompareSpec(StakesSpec):
 
 
 def submit(stores: Stores, asked: CompareRequest, *, key: str | None, caller: Caller) -> Job:
-    """Accept an order to compare, checked as far as possible beforehand; the same `key` answers with the first job.
+    """Accept an order to compare, checked as far as possible beforehand; the same `key` answers
+    with the first job.
 
     Raises Invalid with the place of what cannot work, NotFound for an unknown data set.
     """
@@ -116,7 +121,9 @@ def _resolved(sent: Sequence[Mapping[str, Any]], dataset: Dataset) -> list[Learn
     learners: list[LearnerRequest] = []
 
     def flaws() -> Iterator[Flaw]:
-        """What is wrong, until there is enough of it: finding names that are like others takes a while."""
+        """What is wrong, until there is enough of it: finding names that are like others takes a
+        while.
+        """
         for i, one in enumerate(sent):
             try:
                 learner = with_task(catalogue.resolve(one), dataset)
@@ -141,7 +148,9 @@ def _resolved(sent: Sequence[Mapping[str, Any]], dataset: Dataset) -> list[Learn
 def _buildable(
     resolved: Sequence[LearnerRequest], B: np.ndarray | None, classes: Sequence[int | str]
 ) -> list[LearnerSpec]:
-    """The learners as the job will build them, each once: labels are written as the data set's classes are."""
+    """The learners as the job will build them, each once: labels are written as the data set's
+    classes are.
+    """
     learners: list[LearnerSpec] = []
     flaws: list[Flaw] = []
     for i, one in enumerate(resolved):
@@ -165,11 +174,12 @@ def _buildable(
 
 
 def _name(kind: str, parameters: Mapping[str, Any]) -> str:
-    """What a learner is called in the table: its kind, and the parameters that are not the kind's defaults."""
+    """What a learner is called in the table: its kind, and the parameters that are not the kind's
+    defaults.
+    """
     defaults = catalogue.resolve({"kind": kind}).parameters
-    others = {
-        name: value for name, value in parameters.items() if name != "task"
-    }  # which all have in common
+    # which all have in common
+    others = {name: value for name, value in parameters.items() if name != "task"}
     changed = [
         f"{name}={_worded(value)}" for name, value in others.items() if value != defaults[name]
     ]
@@ -193,9 +203,8 @@ def run(stores: Stores, job: Job) -> None:
         if own is not None:
             spec = spec.model_copy(update={"benefits": own.mean(axis=0).tolist()})
     groups = table.y if table.classes else np.zeros(len(table.y), dtype=np.intp)
-    fold = stratified_folds(
-        groups, spec.folds, spec.seed
-    )  # a data set has two rows of each class at least
+    # a data set has two rows of each class at least
+    fold = stratified_folds(groups, spec.folds, spec.seed)
     with progress.part(0.02, 0.95):
         trials = trials_of(table, fold, spec, own)
     failures = [(trial.name, trial.failure) for trial in trials if trial.failure is not None]
@@ -210,8 +219,9 @@ def run(stores: Stores, job: Job) -> None:
 
 @dataclass
 class _Trial:
-    """A learner's probabilities (n, K) for rows that it was not fitted on, or quantities and numbers (n, 2), how long
-    each fit took, and whether it converged, where that is a question; or why there are none.
+    """A learner's probabilities (n, K) for rows that it was not fitted on, or quantities and
+    numbers (n, 2), how long each fit took, and whether it converged, where that is a question; or
+    why there are none.
     """
 
     name: str
@@ -224,7 +234,8 @@ class _Trial:
 def trials_of(
     table: Table, fold: np.ndarray, spec: CompareSpec, own: np.ndarray | None = None
 ) -> list[_Trial]:
-    """What became of each learner: one that cannot be fitted here does not spoil the others. `own` as in `built_for`.
+    """What became of each learner: one that cannot be fitted here does not spoil the others. `own`
+    as in `built_for`.
 
     Every fit is a piece of work of its own; joblib's parallel_config decides where it runs.
     """
@@ -282,8 +293,9 @@ def _tried(
     where: tuple[float, float, str],
     place: tuple[str, Sequence[str]],
 ) -> tuple[int, int, tuple[np.ndarray, float, list[bool]] | Invalid]:
-    """Of which learner and fold, and the probabilities of its rows, or quantities and numbers, by a fit on the others,
-    its seconds, and whether it converged, where that is a question; or the reason why there are none.
+    """Of which learner and fold, and the probabilities of its rows, or quantities and numbers, by a
+    fit on the others, its seconds, and whether it converged, where that is a question; or the
+    reason why there are none.
     """
     learner, held = spec.learners[number], fold == part
     try:
@@ -308,7 +320,9 @@ def _tried(
 
 
 def _quantities(estimator: Any, X: np.ndarray, over: float, under: float) -> np.ndarray:
-    """The quantities that cost least for rows X (n, m), NaN where no distribution is known, and the numbers."""
+    """The quantities that cost least for rows X (n, m), NaN where no distribution is known, and the
+    numbers.
+    """
     distribution = estimator.distribution(X)
     if distribution is None:
         return np.column_stack((np.full(len(X), np.nan), finite(estimator.values(X), "numbers")))
@@ -322,9 +336,10 @@ _Contenders = list[tuple[str | None, Ruled]]
 def _by_unit_costs(
     y: np.ndarray, fold: np.ndarray, trials: Sequence[_Trial], over: float, under: float
 ) -> tuple[_Contenders, Ranking]:
-    """Of numbers y (n,): every learner with its quantities and its numbers, and one quantity for all, of each fold that
-    of the others; and their ranking by costs, as benefits below 0. A lead is significant where `FEWEST` numbers lie on
-    either side of the quantities: of fewer, the errors that cost most are too rare.
+    """Of numbers y (n,): every learner with its quantities and its numbers, and one quantity for
+    all, of each fold that of the others; and their ranking by costs, as benefits below 0. A lead is
+    significant where `FEWEST` numbers lie on either side of the quantities: of fewer, the errors
+    that cost most are too rare.
     """
     contenders: _Contenders = [
         (trial.name, Ruled(rule, column, None))

@@ -36,10 +36,10 @@ class Split:
 def split_rows(y: np.ndarray, part: float, seed: int) -> Split:
     """Hold out `part` of the rows, class by class so that every class stays in the training rows.
 
-    `y` (n,) class codes: a class of m rows gives round(part m) of them, at most m - 1. Or (n, L) labels: rows are held
-    out evenly over those that share their rarest label, and a label that applies to some rows, and not to others, does
-    so among the training rows too. Or (n,) float64 numbers: round(part n) rows, at most n - 1. Deterministic in `seed`.
-    O(n log n + n L).
+    `y` (n,) class codes: a class of m rows gives round(part m) of them, at most m - 1. Or (n, L)
+    labels: rows are held out evenly over those that share their rarest label, and a label that
+    applies to some rows, and not to others, does so among the training rows too. Or (n,) float64
+    numbers: round(part n) rows, at most n - 1. Deterministic in `seed`. O(n log n + n L).
     """
     rng = np.random.default_rng(seed)
     if y.ndim == 2:
@@ -53,9 +53,11 @@ def split_rows(y: np.ndarray, part: float, seed: int) -> Split:
 
 
 def folds_of(y: np.ndarray, split: Split, folds: int, seed: int) -> np.ndarray:
-    """The fold (n,) of each row for cross-validation: 0 is the split's hold-out, 1…folds-1 share the other rows.
+    """The fold (n,) of each row for cross-validation: 0 is the split's hold-out, 1…folds-1 share
+    the other rows.
 
-    For class codes y (n,) and folds >= 2. The only training row of a class belongs to no fold (`UNJUDGED`).
+    For class codes y (n,) and folds >= 2. The only training row of a class belongs to no fold
+    (`UNJUDGED`).
     """
     fold = np.zeros(len(y), dtype=np.intp)
     others = stratified_folds(y[split.train], folds - 1, seed)
@@ -83,8 +85,8 @@ def _held_of_labels(y: np.ndarray, part: float, rng: np.random.Generator) -> np.
 def number_of_folds(spec: TrainSpec, table: Table, split: Split) -> int:
     """How many folds evaluate the model; 0 where its hold-out does.
 
-    Cross-validation is for one label of classes and fewer than `FEW_ROWS` rows, where the model is fitted again on all
-    rows: the folds then have about the size of the hold-out.
+    Cross-validation is for one label of classes and fewer than `FEW_ROWS` rows, where the model is
+    fitted again on all rows: the folds then have about the size of the hold-out.
     """
     one_label = table.classes is not None and table.y.ndim == 1
     if not (one_label and spec.refit and split.holdout.size and len(table.y) < FEW_ROWS):
@@ -94,7 +96,9 @@ def number_of_folds(spec: TrainSpec, table: Table, split: Split) -> int:
 
 
 def of_a_fold(spec: TrainSpec, folds: int) -> TrainSpec:
-    """The order of a fold's model: its learner has its share of `max_seconds`, where it has that parameter."""
+    """The order of a fold's model: its learner has its share of `max_seconds`, where it has that
+    parameter.
+    """
     parameters = dict(spec.learner.parameters)
     if "max_seconds" not in parameters:
         return spec
@@ -114,7 +118,8 @@ def cross_validated(
 ) -> Holdout:
     """Each row's probabilities by a model that did not see it; `fitted` returns a model of rows.
 
-    The first fold is the `holdout`, whose model is fitted already. The only training row of a class is left out.
+    The first fold is the `holdout`, whose model is fitted already. The only training row of a class
+    is left out.
     """
     fold = folds_of(table.y, split, folds, spec.seed)
     scores = np.zeros((len(table.y), holdout.scores.shape[1]))
@@ -131,7 +136,9 @@ def cross_validated(
 
 
 def held_out_rows(scores: np.ndarray, table: Table, rows: np.ndarray) -> Holdout:
-    """The scores (n, K) of `rows` (n,) with their labels, and with their numbers where they have exclusive classes."""
+    """The scores (n, K) of `rows` (n,) with their labels, and with their numbers where they have
+    exclusive classes.
+    """
     exclusive = table.classes is not None and table.y.ndim == 1
     numbers = table.numbers if exclusive else {}
     return Holdout(
@@ -154,12 +161,16 @@ def held_out(estimator: Any, table: Table, rows: np.ndarray) -> Holdout | None:
 def metrics_of(
     estimator: Any, holdout: Holdout, spec: TrainSpec, table: Table, rows: np.ndarray
 ) -> dict[str, Any]:
-    """Metrics of the predictions `holdout` by models that did not see them, and of asking on the held-out `rows`."""
+    """Metrics of the predictions `holdout` by models that did not see them, and of asking on the
+    held-out `rows`.
+    """
     return _metrics(holdout, table, spec) | _acquisition(estimator, spec, table, rows)
 
 
 def _acquisition(estimator: Any, spec: TrainSpec, table: Table, rows: np.ndarray) -> dict[str, Any]:
-    """What asking feature by feature costs and earns on the hold-out, of a learner that can be asked so."""
+    """What asking feature by feature costs and earns on the hold-out, of a learner that can be
+    asked so.
+    """
     if not estimator.acquires:
         return {}
     rows = rows[simulate.evenly(len(rows))]
@@ -173,7 +184,9 @@ def _acquisition(estimator: Any, spec: TrainSpec, table: Table, rows: np.ndarray
 
 
 def _findings(estimator: Any, features: Sequence[str]) -> dict[str, Any]:
-    """What the fit found, as far as this kind of learner reports it, and whether it answers `/acquire`."""
+    """What the fit found, as far as this kind of learner reports it, and whether it answers
+    `/acquire`.
+    """
     names = ("calibration", "converged", "n_iter", "numeric_transform", "min_samples_leaf")
     found = {
         name: getattr(estimator, f"{name}_") for name in names if hasattr(estimator, f"{name}_")
@@ -196,7 +209,8 @@ def card_to_publish(
     *,
     refit: bool,
 ) -> Card:
-    """The card of the estimator to publish; with `refit` it was fitted on all rows, else without the hold-out.
+    """The card of the estimator to publish; with `refit` it was fitted on all rows, else without
+    the hold-out.
 
     Its version is 1 until a number is reserved.
     """
@@ -234,7 +248,9 @@ def card_to_publish(
 
 
 def feature_cards(table: Table, rows: np.ndarray) -> list[FeatureCard]:
-    """The features as a card has them, with the range of numbers and the missing values among these rows."""
+    """The features as a card has them, with the range of numbers and the missing values among these
+    rows.
+    """
     cards = []
     for j, feature in enumerate(table.schema.features):
         column = table.X[rows, j]

@@ -1,4 +1,6 @@
-"""Importing models that were trained elsewhere: orders, which are checked and accepted as jobs, and the work itself."""
+"""Importing models that were trained elsewhere: orders, which are checked and accepted as jobs, and
+the work itself.
+"""
 
 import contextlib
 import secrets
@@ -106,10 +108,11 @@ def submit(
     key: str | None,
     caller: Caller,
 ) -> Job:
-    """Accept an order with a file, checked as far as possible beforehand; the same `key` answers with the first job.
+    """Accept an order with a file, checked as far as possible beforehand; the same `key` answers
+    with the first job.
 
-    Raises Invalid with the place of what cannot work, NotFound for an unknown data set, Forbidden for joblib files,
-    unless the service takes them.
+    Raises Invalid with the place of what cannot work, NotFound for an unknown data set, Forbidden
+    for joblib files, unless the service takes them.
     """
     if asked.format == "joblib" and not stores.imports.pickles:
         raise Forbidden(
@@ -141,9 +144,8 @@ def submit(
         feature_costs=listed_costs(asked.feature_costs, dataset),
     )
     key = key or secrets.token_hex(16)
-    stores.imports.keep(
-        id_of_key(key, caller.client), file
-    )  # first: no job begins without its file
+    # first: no job begins without its file
+    stores.imports.keep(id_of_key(key, caller.client), file)
     return jobs.submit(stores, caller, KIND, spec, model=spec.model, dataset=spec.dataset, key=key)
 
 
@@ -170,7 +172,9 @@ def _imported(stores: Stores, job: Job, spec: ImportSpec) -> _Published:
 
 
 def clean_up_files(stores: Stores) -> None:
-    """Remove the files that came more than an hour ago, of jobs that have ended or were never submitted."""
+    """Remove the files that came more than an hour ago, of jobs that have ended or were never
+    submitted.
+    """
     for job_id in stores.imports.jobs():
         with contextlib.suppress(NotFound):  # another worker was faster
             if stores.imports.is_old(job_id) and has_ended(stores, job_id):
@@ -180,7 +184,8 @@ def clean_up_files(stores: Stores) -> None:
 def _loaded(stores: Stores, spec: ImportSpec, content: bytes, table: Table) -> Imported:
     """The model as an estimator; Invalid with the reason where it does not fit the data set."""
     classes = table.classes or ()
-    # A converted model that never saw a missing value answers some number all the same; the others raise an error.
+    # A converted model that never saw a missing value answers some number all the same; the others
+    # raise an error.
     takes_missing = np.isnan(table.X).any(axis=0)
     if spec.format == "onnx":
         scorer: Any = load_onnx(content, table.schema, classes, spec.classes)
@@ -204,7 +209,9 @@ def _loaded(stores: Stores, spec: ImportSpec, content: bytes, table: Table) -> I
 def _evaluated(
     job: Job, spec: ImportSpec, model: Imported, table: Table, P: np.ndarray
 ) -> _Published:
-    """Evaluate on all rows, by probabilities P (n, K), and calibrate where wanted: then each row without itself."""
+    """Evaluate on all rows, by probabilities P (n, K), and calibrate where wanted: then each row
+    without itself.
+    """
     rows = np.arange(len(table.y))
     check_order(P, table.y, table.classes or ())
     method = _method(spec.calibration, P, table.y)
@@ -238,7 +245,9 @@ def _evaluated(
 
 
 def _rounded_numbers(model: Imported, table: Table) -> list[str]:
-    """A sentence where the model takes numbers in single precision, and what that rounds off decides."""
+    """A sentence where the model takes numbers in single precision, and what that rounds off
+    decides.
+    """
     some = table.X[:: max(1, len(table.X) // _COMPARED_ROWS)]
     columns, share = rounded_columns(model.scorer, some)
     if share < _DECISIVE:
@@ -253,10 +262,11 @@ def _rounded_numbers(model: Imported, table: Table) -> list[str]:
 
 
 def check_order(P: np.ndarray, y: np.ndarray, classes: Sequence[int | str]) -> None:
-    """Invalid at /classes where rows of a class clearly have lower probabilities of it than all rows have on average.
+    """Invalid at /classes where rows of a class clearly have lower probabilities of it than all
+    rows have on average.
 
-    P (n, K) and codes y (n,) are in the order of `classes`. Names in another order than the model's turn decisions into
-    their opposite. O(n K).
+    P (n, K) and codes y (n,) are in the order of `classes`. Names in another order than the model's
+    turn decisions into their opposite. O(n K).
     """
     members = np.eye(len(classes))[y]
     sizes = np.maximum(members.sum(axis=0), 1)

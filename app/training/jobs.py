@@ -21,7 +21,8 @@ def find_for(caller: Caller, stores: Stores, kinds: Sequence[str], job_id: str) 
 def look(stores: Stores, job_id: str) -> Job:
     """A job as it stands, or NotFound.
 
-    A client that learns that a job has ended asks for its model next: this process then knows the new version at once.
+    A client that learns that a job has ended asks for its model next: this process then knows the
+    new version at once.
     """
     job = stores.queue.get(job_id, spec=False)
     if job.ended:

@@ -25,7 +25,9 @@ def page(
 
 
 def card_of(stores: Stores, reference: str) -> Card:
-    """The card of what `name` (its latest version), `name:3` or `name@alias` means; NotFound where there is none."""
+    """The card of what `name` (its latest version), `name:3` or `name@alias` means; NotFound where
+    there is none.
+    """
     wanted = Reference.parse(reference)
     version = wanted.version
     if version is None:
@@ -50,11 +52,12 @@ def set_alias(
     *,
     by: Caller,
 ) -> list[str]:
-    """Point an alias, new or not, at a version that is published; NotFound at `/version` where it is not.
+    """Point an alias, new or not, at a version that is published; NotFound at `/version` where it
+    is not.
 
-    `shadow` replaces the challengers that decide in the background; Invalid below `/shadow` where one could not,
-    Forbidden where the key is not for it. Without it, a challenger that the alias means from now on is none any more;
-    returns these.
+    `shadow` replaces the challengers that decide in the background; Invalid below `/shadow` where
+    one could not, Forbidden where the key is not for it. Without it, a challenger that the alias
+    means from now on is none any more; returns these.
     """
     entry = stores.audit.entry(by, "alias.set", f"{name}@{alias}", version=version)
     try:

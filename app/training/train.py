@@ -1,4 +1,6 @@
-"""Training: orders, which are checked and accepted as jobs, and the work itself: fit, evaluate, publish."""
+"""Training: orders, which are checked and accepted as jobs, and the work itself: fit, evaluate,
+publish.
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -130,10 +132,11 @@ class TrainRequest(MatrixFields):
 
 
 def submit(stores: Stores, asked: TrainRequest, *, key: str | None, caller: Caller) -> Job:
-    """Accept an order to train, checked as far as possible beforehand; the same `key` answers with the first job.
+    """Accept an order to train, checked as far as possible beforehand; the same `key` answers with
+    the first job.
 
-    Raises Invalid with the place of what cannot work, NotFound for an unknown data set, Forbidden for a model that the
-    key is not for.
+    Raises Invalid with the place of what cannot work, NotFound for an unknown data set, Forbidden
+    for a model that the key is not for.
     """
     caller.need_model(asked.model)
     with below("/learner"):
@@ -146,9 +149,8 @@ def submit(stores: Stores, asked: TrainRequest, *, key: str | None, caller: Call
     spec = _specification(asked, learner, dataset)
     if draft is not None:
         stores.datasets.keep(draft)  # last of all: what is refused leaves nothing behind
-        spec = spec.model_copy(
-            update={"dataset": draft.content}
-        )  # the same when the order is repeated with its key
+        # the same when the order is repeated with its key
+        spec = spec.model_copy(update={"dataset": draft.content})
     return jobs.submit(stores, caller, KIND, spec, model=spec.model, dataset=dataset.id, key=key)
 
 
@@ -187,7 +189,9 @@ def with_task(learner: LearnerRequest, dataset: Dataset) -> LearnerRequest:
 
 
 def check_labels(learner: LearnerRequest, dataset: Dataset) -> None:
-    """Numbers are regressed on, words are classes, and integers can be either; several labels need their learners."""
+    """Numbers are regressed on, words are classes, and integers can be either; several labels need
+    their learners.
+    """
     labels, kinds = learner.estimator.labels, catalogue.KINDS.values()
     if dataset.multilabel != (labels == "several"):
         able = " or ".join(other.name for other in kinds if other.labels != labels)
@@ -217,7 +221,9 @@ def check_labels(learner: LearnerRequest, dataset: Dataset) -> None:
 def _dataset(
     stores: Stores, data: StoredData | InlineData, caller: Caller, *, numbers: bool
 ) -> tuple[Dataset, Draft | None]:
-    """The data set that is meant, and what is to be kept of it where it came along: its labels as `numbers`, or not."""
+    """The data set that is meant, and what is to be kept of it where it came along: its labels as
+    `numbers`, or not.
+    """
     with below("/data"):
         if isinstance(data, StoredData):
             return find_named(stores, data.dataset, "/data/dataset", caller), None
@@ -235,7 +241,9 @@ def _dataset(
 def _stakes(
     sent: TrainRequest, classes: Sequence[object], learner: LearnerRequest
 ) -> Stakes | None:
-    """The matrix as sent; what trains with it may need the classes for columns. Numbers have no classes."""
+    """The matrix as sent; what trains with it may need the classes for columns. Numbers have no
+    classes.
+    """
     if not sent.stated:
         refuse_actions(sent)
         return None
@@ -253,7 +261,9 @@ def _stakes(
 
 
 def check_columns(cases: CaseBenefits, dataset: Dataset) -> None:
-    """Invalid at a cell whose column the data set does not have as numbers, or with rows without one."""
+    """Invalid at a cell whose column the data set does not have as numbers, or with rows without
+    one.
+    """
     schema = Schema(dataset.features)
     cases.values(
         schema, np.empty((0, len(schema.names))), dict.fromkeys(dataset.values, np.empty(0))
@@ -291,15 +301,18 @@ def publish(
     holdout: Holdout | None,
     said: Sequence[str],
 ) -> None:
-    """Publish a version and finish `job`, which warns of what the card does, and of what was `said` besides.
+    """Publish a version and finish `job`, which warns of what the card does, and of what was `said`
+    besides.
 
-    The attempt gets a version number when it has something to publish, and the folder of that number is its own: no
-    other attempt writes it. So numbers have gaps only where an attempt dies while it publishes.
+    The attempt gets a version number when it has something to publish, and the folder of that
+    number is its own: no other attempt writes it. So numbers have gaps only where an attempt dies
+    while it publishes.
     """
     with progress.part(0.95, 1.0, "publishing"):
         alive = partial(stores.queue.held, job=job)
         card = stores.registry.stage(card, estimator, holdout, also=alive)
-        # those about the matrix of training are not kept with the card, as decisions may take another one
+        # those about the matrix of training are not kept with the card, as decisions may take
+        # another one
         odd = (
             oddities(np.array(card.benefits), card.actions, card.classes)
             if card.benefits and card.classes
@@ -315,7 +328,8 @@ def publish(
 
 
 def clean_up_leftovers(stores: Stores, seconds: float = DAY) -> None:
-    """Remove the folders of versions that were not published by jobs that ended so long ago, or were deleted since.
+    """Remove the folders of versions that were not published by jobs that ended so long ago, or
+    were deleted since.
 
     Unavailable where the store or the database does not answer.
     """
@@ -335,7 +349,8 @@ def has_ended(stores: Stores, job: str | None, seconds: float = 0.0) -> bool:
 
 @contextmanager
 def placed(learner: str = "/learner", features: Sequence[str] = ()) -> Iterator[None]:
-    """What an estimator complains of, seen from the order: Invalid at the benefits, or at the learner's parameters.
+    """What an estimator complains of, seen from the order: Invalid at the benefits, or at the
+    learner's parameters.
 
     Arithmetic that breaks down, too, as its parameters were too extreme.
     """
@@ -358,8 +373,8 @@ def built(
 ) -> LearnerRequest:
     """The request with the classes that it names as they are written, if its learner can be built.
 
-    What the estimator's making already shows to be wrong is said now, not by a job that fails: Invalid where the
-    learner is the argument, or at /benefits.
+    What the estimator's making already shows to be wrong is said now, not by a job that fails:
+    Invalid where the learner is the argument, or at /benefits.
     """
     named = learner.naming(classes)
     named.build(benefits=benefits, classes=classes)
@@ -379,10 +394,11 @@ def finite(answers: np.ndarray, what: str) -> np.ndarray:
 
 
 def trained(stores: Stores, job: Job) -> tuple[Card, Any, Holdout | None, list[str]]:
-    """Fit without the hold-out, evaluate on it, fit on all rows; the card has no version number yet (1 stands for it).
+    """Fit without the hold-out, evaluate on it, fit on all rows; the card has no version number yet
+    (1 stands for it).
 
-    The metrics and the scores are those of the first fit, or of small tables those of the folds' fits, whichever is
-    published. The last item is what the job warns of, besides the card.
+    The metrics and the scores are those of the first fit, or of small tables those of the folds'
+    fits, whichever is published. The last item is what the job warns of, besides the card.
     """
     spec = TrainSpec.model_validate(job.spec)
     with progress.part(0.0, 0.05, "reading data"):
@@ -445,9 +461,8 @@ class _Clock:
 
 def _table(stores: Stores, job: Job, spec: TrainSpec) -> Table:
     table = stores.datasets.table(job.dataset or spec.dataset)
-    if (
-        "classes" in spec.learner.parameters
-    ):  # of a calibration, whose probabilities keep the order of the request
+    # of a calibration, whose probabilities keep the order of the request
+    if "classes" in spec.learner.parameters:
         return table.with_classes(spec.learner.parameters["classes"])
     learner = catalogue.stored(spec.learner.kind, spec.learner.parameters)
     return table.as_numbers() if learner.regresses else table
@@ -461,7 +476,9 @@ def built_for(
     benefits: np.ndarray | None,
     **building: Any,
 ) -> Any:
-    """The estimator for these rows: with their `own` matrices (n, K, A) where it can use them, else with `benefits`."""
+    """The estimator for these rows: with their `own` matrices (n, K, A) where it can use them, else
+    with `benefits`.
+    """
     by_case = own is not None and learner.estimator.by_case
     return learner.build(
         benefits=own[rows] if own is not None and by_case else benefits, **building
@@ -469,7 +486,9 @@ def built_for(
 
 
 def _fitted(spec: TrainSpec, table: Table, own: np.ndarray | None, rows: np.ndarray) -> Any:
-    """A fitted estimator; where it can, it has learned when asking for more features does not pay any more."""
+    """A fitted estimator; where it can, it has learned when asking for more features does not pay
+    any more.
+    """
     estimator = built_for(
         rows,
         own,

@@ -1,5 +1,5 @@
-"""What a training job warns of: rare classes, predictions that rank nothing, features that tell too much, repeated
-rows, and what its fit left out.
+"""What a training job warns of: rare classes, predictions that rank nothing, features that tell too
+much, repeated rows, and what its fit left out.
 """
 
 import math
@@ -91,11 +91,11 @@ def _rank_area(holdout: Holdout) -> tuple[float, float] | None:
 
 
 def separating_features(table: Table) -> list[str]:
-    """A sentence that names the features of which one alone tells nearly all classes, as what is known only after the
-    outcome does.
+    """A sentence that names the features of which one alone tells nearly all classes, as what is
+    known only after the outcome does.
 
-    Numbers tell a row's class by the rows next to it in their order, categories by their other rows. Some of the rows
-    are enough. O(m n log n).
+    Numbers tell a row's class by the rows next to it in their order, categories by their other
+    rows. Some of the rows are enough. O(m n log n).
     """
     if table.classes is None or table.y.ndim > 1:
         return []
@@ -122,7 +122,9 @@ def separating_features(table: Table) -> list[str]:
 
 
 def _told_by_order(column: np.ndarray, y: np.ndarray) -> int:
-    """For how many rows half of the rows next to them in the order of a column (n,) have their class; missing last."""
+    """For how many rows half of the rows next to them in the order of a column (n,) have their
+    class; missing last.
+    """
     ordered = y[np.argsort(column, kind="stable")]
     alike, near = np.zeros(len(y), dtype=np.intp), np.zeros(len(y), dtype=np.intp)
     for distance in range(1, _NEIGHBOURS + 1):
@@ -134,7 +136,9 @@ def _told_by_order(column: np.ndarray, y: np.ndarray) -> int:
 
 
 def _told_by_category(column: np.ndarray, y: np.ndarray) -> int:
-    """For how many rows half of the others with their category in a column (n,) have their class; missing is one."""
+    """For how many rows half of the others with their category in a column (n,) have their class;
+    missing is one.
+    """
     codes = np.where(np.isnan(column), -1, column).astype(np.intp) + 1
     counts = np.zeros((codes.max() + 1, y.max() + 1), dtype=np.intp)
     np.add.at(counts, (codes, y), 1)
@@ -143,7 +147,8 @@ def _told_by_category(column: np.ndarray, y: np.ndarray) -> int:
 
 
 def repeated_rows(table: Table) -> list[str]:
-    """A sentence if many rows of the table occur again though two columns tell rows apart; O(n m log n).
+    """A sentence if many rows of the table occur again though two columns tell rows apart; O(n m
+    log n).
 
     Rows of few different values, or of one column, repeat without being copies.
     """
@@ -163,7 +168,9 @@ def repeated_rows(table: Table) -> list[str]:
 
 
 def _tells(column: np.ndarray, different: int) -> bool:
-    """Whether the values of a column tell nearly all the different rows apart in which it is not missing."""
+    """Whether the values of a column tell nearly all the different rows apart in which it is not
+    missing.
+    """
     present = column[~np.isnan(column)]
     return len(np.unique(present)) >= _TELLING * different * max(len(present) / len(column), 0.1)
 

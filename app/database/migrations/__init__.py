@@ -1,7 +1,8 @@
 """The database's tables as numbered steps, brought up to date when the service or a worker starts.
 
-Each step is a file in `versions`, named by its revision, `0002_what_it_does.py`, and follows the one before it. Steps
-run in one transaction, so that a process killed half-way leaves the tables as they were.
+Each step is a file in `versions`, named by its revision, `0002_what_it_does.py`, and follows the
+one before it. Steps run in one transaction, so that a process killed half-way leaves the tables as
+they were.
 """
 
 from contextlib import AbstractContextManager
@@ -39,16 +40,17 @@ def current(connection: Connection) -> str | None:
 
 
 def migrate(database: Transactions) -> None:
-    """Bring the tables up to date; of many processes that start at once one does it and the others wait.
+    """Bring the tables up to date; of many processes that start at once one does it and the others
+    wait.
 
-    Conflict where the tables belong to a newer program. Takes one look at a database that is up to date.
+    Conflict where the tables belong to a newer program. Takes one look at a database that is up to
+    date.
     """
     with database.reading() as connection:
         if _is_done(connection):
             return
-    with database.writing(
-        without_timeout=True
-    ) as connection:  # it may wait for another's long step
+    # it may wait for another's long step
+    with database.writing(without_timeout=True) as connection:
         if connection.dialect.name == "postgresql":
             connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
         if not _is_done(connection):

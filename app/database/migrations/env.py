@@ -1,4 +1,6 @@
-"""What alembic runs to migrate: everything happens on the connection, and in the transaction, that `migrate` opened."""
+"""What alembic runs to migrate: everything happens on the connection, and in the transaction, that
+`migrate` opened.
+"""
 
 from alembic import context
 
