@@ -1,5 +1,5 @@
-"""From a source to what is stored: written in one pass over its batches, then looked at column by
-column; and what of the label columns a learner can predict.
+"""From a source to a stored table: its batches are written in one pass, then each column is
+checked; and the classes of the label columns.
 """
 
 import hashlib
@@ -24,7 +24,10 @@ from payoff.errors import MAX_ERRORS, MAX_NAME, Flaw, Invalid, TooLarge, pointer
 
 Classes = tuple[int | str, ...] | None
 
-AS_NUMBER = "(to regress on it: upload it with label_type number, or send rows along with an order of task regression)"
+AS_NUMBER = (
+    "(to regress on it: upload it with label_type number,"
+    " or send rows along with an order of task regression)"
+)
 _NOTHING = "besides the label there is no column to learn from"
 _VALUE = "a value: cells of benefit matrices may name it"
 _MISSING = "the label is missing; fill it in, or send drop_unlabelled to leave these rows out"
@@ -50,17 +53,11 @@ def build(
     Memory of one row group, of some columns, and of the categories.
     """
     numbers = request.label_type == "number"
-    values = [
-        j
-        for j, place in enumerate(source.places)
-        if place.name in request.named("value") and j not in labels
-    ]
-    order = [j for j in range(len(source.places)) if j not in {*labels, *values}] + [
-        *values,
-        *labels,
-    ]
-    most, decimal = limits.max_categories, request.decimal
-    words = {j: Words(most, MAX_CATEGORY) for j in order if source.kinds[j] == "categorical"}
+    max_categories = limits.max_categories
+    order, m = _order_of_columns(source, labels, request)
+    words = {
+        j: Words(max_categories, MAX_CATEGORY) for j in order if source.kinds[j] == "categorical"
+    }
     _write(source, order, words, sink)
     stored = pq.ParquetFile(sink)
     if not stored.metadata.num_rows:
@@ -68,7 +65,6 @@ def build(
             source.places[labels[0]].loc, "no row has a label, or all of them are left out"
         )
     width = len(order) - len(labels)
-    m = width - len(values)
 
     def columns(positions: range) -> Iterator[Column]:
         for j, (values, known) in zip(
@@ -80,13 +76,18 @@ def build(
     if request.is_class(source.places[labels[0]].name) and targets[0].words is not None:
         targets = [_respelt(targets[0], source)]
     flaws = [
-        source.refused[each.place.name] for each in targets if each.place.name in source.refused
+        source.refused[target.place.name]
+        for target in targets
+        if target.place.name in source.refused
     ]
-    classes, more = _classes_or_flaws(targets, most, decimal, several=several, numbers=numbers)
-    flaws += more
-    told = {flaw.loc: flaw.msg for flaw in reversed(flaws)}
-    of_labels = [
-        _report(each, source, told.get(each.place.loc) or each.misread(decimal)) for each in targets
+    classes, flaws_of_classes = _classes_or_flaws(
+        targets, max_categories, request.decimal, several=several, numbers=numbers
+    )
+    flaws += flaws_of_classes
+    messages = {flaw.loc: flaw.msg for flaw in reversed(flaws)}
+    reports_of_labels = [
+        _report(target, source, messages.get(target.place.loc) or target.misread(request.decimal))
+        for target in targets
     ]
     label = targets[0] if len(targets) == 1 else None
     features: list[tuple[str, Kind, str, str]] = []
@@ -94,34 +95,24 @@ def build(
     useless: dict[str, ColumnReport] = {}
     for column in columns(range(width)):
         name = column.place.name
-        features.append((name, column.kind, column.digest, source.forms.get(name, "")))
-        found = [source.refused[name]] if name in source.refused else [*column.flaws(most, decimal)]
-        is_ordered = name in request.types
-        identifies = None if is_ordered or name in source.forms else column.identifies(decimal)
-        reason = found[0].msg if found else identifies
+        features.append((name, column.kind, column.digest, source.notations.get(name, "")))
+        flaws_of_column = _flaws_of_feature(column, source, max_categories, request.decimal)
+        reason = _reason_to_ignore(column, flaws_of_column, source, request)
         reports.append(_report(column, source, reason or _advice(column, label, request)))
-        if reason and not (strict or is_ordered):
+        if reason and not (strict or name in request.types):
             useless[name] = reports[-1]
         else:
-            flaws += found
+            flaws += flaws_of_column
     if useless and not flaws and len(useless) < m:
         sink.seek(0)
         sink.truncate()
-        rest = source.without(useless)
-        places = [rest.places.index(target.place) for target in targets]
-        return build(rest, places, sink, limits, request, several=several)
-    reports[m:] = [
-        *(replace(each, type="value") for each in reports[m:]),
-        *of_labels,
-        *source.ignored.values(),
-    ]
+        useful = source.without(useless)
+        positions = [useful.places.index(target.place) for target in targets]
+        return build(useful, positions, sink, limits, request, several=several)
+    reports_of_values = [replace(report, type="value") for report in reports[m:]]
+    reports[m:] = [*reports_of_values, *reports_of_labels, *source.ignored.values()]
     if len(useless) == m:
-        spare = [
-            report for report in (*useless.values(), *source.ignored.values()) if report.advice
-        ]
-        flaws += [Flaw(FILE + pointer(report.name), str(report.advice)) for report in spare] or [
-            Flaw(FILE, _NOTHING)
-        ]
+        flaws += _flaws_without_features([*useless.values(), *source.ignored.values()])
     if flaws:
         raise InvalidTable(flaws[0].msg, flaws, map(asdict, reports))
     _check_vocabulary(words.values(), limits)
@@ -130,7 +121,9 @@ def build(
         id=id_of(_digest(features, targets, m, numbers=numbers), request.owner),
         name=request.name,
         rows=stored.metadata.num_rows,
-        features=tuple(Feature(name, kind, form=form) for name, kind, _, form in features[:m]),
+        features=tuple(
+            Feature(name, kind, form=notation) for name, kind, _, notation in features[:m]
+        ),
         labels=tuple(target.place.name for target in targets),
         classes=classes,
         digest=hashlib.file_digest(sink, "sha256").hexdigest(),  # type: ignore[arg-type]
@@ -138,29 +131,72 @@ def build(
         columns=tuple(reports),
         ignored={name: report.advice or "ordered" for name, report in source.ignored.items()}
         | {name: _VALUE for name, *_ in features[m:]},
-        values={name: form for name, _, _, form in features[m:]},
+        values={name: notation for name, _, _, notation in features[m:]},
         created_at=datetime.now(UTC),
         owner=request.owner,
     )
 
 
+def _order_of_columns(
+    source: Source, labels: Sequence[int], request: UploadRequest
+) -> tuple[list[int], int]:
+    """The positions of the features, the values and the labels, as they are stored; and the number
+    of features.
+    """
+    ordered = request.named("value")
+    names = [place.name for place in source.places]
+    values = [j for j, name in enumerate(names) if name in ordered and j not in labels]
+    features = [j for j in range(len(names)) if j not in {*labels, *values}]
+    return [*features, *values, *labels], len(features)
+
+
+def _flaws_of_feature(
+    column: Column, source: Source, max_categories: int, decimal: str
+) -> list[Flaw]:
+    """Why a column cannot be a feature: it was refused when it was read, or by its content."""
+    refused = source.refused.get(column.place.name)
+    return [refused] if refused else list(column.flaws(max_categories, decimal))
+
+
+def _reason_to_ignore(
+    column: Column, flaws: Sequence[Flaw], source: Source, request: UploadRequest
+) -> str | None:
+    """Why a column is not to be a feature: its first flaw, or that it identifies rows."""
+    if flaws:
+        return flaws[0].msg
+    is_measured = column.place.name in request.types or column.place.name in source.notations
+    return None if is_measured else column.identifies(request.decimal)
+
+
+def _flaws_without_features(unused: Sequence[ColumnReport]) -> list[Flaw]:
+    """Why each of the columns is not used, where none is left to learn from."""
+    reasons = [
+        Flaw(FILE + pointer(report.name), report.advice) for report in unused if report.advice
+    ]
+    return reasons or [Flaw(FILE, _NOTHING)]
+
+
 def _respelt(label: Column, source: Source) -> Column:
-    """The label with one spelling of each class; what is changed is noted."""
-    found, name = label.respelt(), label.place.name
-    new = found.words or []
-    if (odd := sorted({*(label.words or [])}.difference(new))) and not {*new} <= {"true", "false"}:
-        instead = next(word for word in new if spelling(word) == spelling(odd[0]))
+    """The label with one spelling of each class; a change of a spelling is noted."""
+    name = label.place.name
+    respelt = label.respelt()
+    classes = respelt.words or []
+    variants = sorted(set(label.words or []).difference(classes))
+    if variants and not set(classes) <= {"true", "false"}:
+        instead = next(word for word in classes if spelling(word) == spelling(variants[0]))
         order = f'send types={{"{name}": "category"}} to keep such spellings apart'
-        source.notes[name] = f"{odd[0]!r} is read as {instead!r}; {order}"
-    return found
+        source.notes[name] = f"{variants[0]!r} is read as {instead!r}; {order}"
+    return respelt
 
 
 def _advice(column: Column, label: Column | None, request: UploadRequest) -> str | None:
     """What a feature looks like; else its first two categories that only differ in case, blanks or
     invisible signs.
     """
-    words, name = sorted(column.words or ()), column.place.name
-    if looks := column.looks(label, request.decimal):
+    name = column.place.name
+    words = sorted(column.words or ())
+    looks = column.looks(label, request.decimal)
+    if looks:
         return looks
     known: dict[str, str] = {}
     pairs = ((known.setdefault(spelling(word), word), word) for word in words)
@@ -168,7 +204,8 @@ def _advice(column: Column, label: Column | None, request: UploadRequest) -> str
     if pair is None or name in request.types:
         return None
     order = f'types={{"{name}": "category"}} keeps them apart without this advice'
-    return f"{pair[0]!r} and {pair[1]!r} of {name!r} are two categories; write them in one way ({order})"
+    two = f"{pair[0]!r} and {pair[1]!r} of {name!r} are two categories"
+    return f"{two}; write them in one way ({order})"
 
 
 def _digest(
@@ -177,9 +214,9 @@ def _digest(
     """Equal for equal tables, of which m columns are features; the same integers as classes are
     another one.
     """
-    parts: list[Any] = [[[*filter(None, each)] for each in features[:m]]]
-    parts += [["value", *each] for each in features[m:]]
-    parts.append([[each.place.name, each.kind, each.digest] for each in labels])
+    parts: list[Any] = [[[*filter(None, column)] for column in features[:m]]]
+    parts += [["value", *column] for column in features[m:]]
+    parts.append([[column.place.name, column.kind, column.digest] for column in labels])
     if numbers and (labels[0].values == np.floor(labels[0].values)).all():
         parts.append("numbers")
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
@@ -190,16 +227,16 @@ def _report(column: Column, source: Source, advice: str | None) -> ColumnReport:
     name = column.place.name
     counts = source.left_out.get(name, {})
     left_out = "; ".join(f"{reason}: {count:,}" for reason, count in counts.items())
-    told = " ".join(filter(None, (advice, left_out, source.notes.get(name))))
-    return column.report(told or None, source.forms.get(name))
+    text = " ".join(filter(None, (advice, left_out, source.notes.get(name))))
+    return column.report(text or None, source.notations.get(name))
 
 
 def _classes_or_flaws(
-    labels: Sequence[Column], most: int, decimal: str, *, several: bool, numbers: bool
+    labels: Sequence[Column], max_classes: int, decimal: str, *, several: bool, numbers: bool
 ) -> tuple[Classes, Sequence[Flaw]]:
     """The classes as of `_classes_of`, or what forbids the labels."""
     try:
-        return _classes_of(labels, most, decimal, several=several, numbers=numbers), []
+        return _classes_of(labels, max_classes, decimal, several=several, numbers=numbers), []
     except Invalid as error:
         return None, error.flaws
 
@@ -208,14 +245,16 @@ def _check_vocabulary(columns: Collection[Words], limits: DataLimits) -> None:
     """TooLarge for too many words, or too long ones, of all columns together: every model's card
     holds them.
     """
-    most, longest = limits.max_words, limits.max_characters
+    max_words = limits.max_words
+    max_characters = limits.max_characters
     if (
-        sum(len(words.found) for words in columns) > most
-        or sum(len("".join(each.found)) for each in columns) > longest
+        sum(len(words.distinct) for words in columns) > max_words
+        or sum(len("".join(words.distinct)) for words in columns) > max_characters
     ):
         raise TooLarge(
-            f"the columns have too many categories together: at most {most:,}, of {longest:,} characters, are"
-            " supported; leave columns of text and identifiers out"
+            f"the columns have too many categories together: at most {max_words:,},"
+            f" of {max_characters:,} characters, are supported;"
+            " leave columns of text and identifiers out"
         )
 
 
@@ -242,31 +281,33 @@ def _write(source: Source, order: Sequence[int], words: dict[int, Words], sink: 
 
 
 def _classes_of(
-    labels: Sequence[Column], most: int, decimal: str, *, several: bool, numbers: bool
+    labels: Sequence[Column], max_classes: int, decimal: str, *, several: bool, numbers: bool
 ) -> Classes:
     """The classes in order, those of `several` labels their names, or None for a number to regress
     on.
 
-    Integers are classes unless they are `numbers`, at most `most`. Raises Invalid for what cannot
-    be predicted.
+    Integers are classes unless they are `numbers`, at most `max_classes`. Raises Invalid for a
+    label that cannot be predicted.
     """
-    reject(flaw for label in labels for flaw in label.flaws_of_words(most, MAX_NAME, decimal))
+    reject(
+        flaw for label in labels for flaw in label.flaws_of_words(max_classes, MAX_NAME, decimal)
+    )
     for label in labels:
         if label.words is not None and (several or numbers):
-            wanted = (
+            requirement = (
                 "each of several labels must be a column of 0 and 1"
                 if several
                 else "a number is to be regressed on"
             )
-            raise Invalid.at(label.place.loc, f"{label.place.name!r} holds words; {wanted}")
+            raise Invalid.at(label.place.loc, f"{label.place.name!r} holds words; {requirement}")
         if label.missing.any():
             raise Invalid.of([label.place.flaw_of(np.flatnonzero(label.missing), _MISSING)])
         if label.words is None:
             reject(label.wrong(np.isinf(label.values), "{} is not a finite number"))
     if several:
         for label in labels:
-            other = (label.values != 0) & (label.values != 1)
-            reject(label.wrong(other, "{} is neither 0 nor 1, as each of several labels must be"))
+            outside = (label.values != 0) & (label.values != 1)
+            reject(label.wrong(outside, "{} is neither 0 nor 1, as each of several labels must be"))
         reject(
             Flaw(
                 label.place.loc,
@@ -276,19 +317,21 @@ def _classes_of(
             if len(label.distinct) == 1
         )
         return tuple(label.place.name for label in labels)
-    values, words, place = labels[0].values, labels[0].words, labels[0].place
+    values = labels[0].values
+    words = labels[0].words
+    place = labels[0].place
     if words is not None:
-        found = dict(zip(words, np.bincount(values, minlength=len(words)).tolist(), strict=True))
-        return _checked({word: found[word] for word in sorted(words)}, place)
+        rows = dict(zip(words, np.bincount(values, minlength=len(words)).tolist(), strict=True))
+        return _checked({word: rows[word] for word in sorted(words)}, place)
     if numbers or (values != np.floor(values)).any():
         return None
     reject(labels[0].wrong(np.abs(values) >= EXACT, "{} is too large for a class; use strings"))
-    distinct, counts = np.unique(values, return_counts=True)
-    if len(distinct) > most:
-        many = f"{place.name!r} has more than {most} distinct integers, too many for classes"
+    integers, sizes = np.unique(values, return_counts=True)
+    if len(integers) > max_classes:
+        many = f"{place.name!r} has more than {max_classes} distinct integers, too many for classes"
         raise Invalid.at(place.loc, f"{many} {AS_NUMBER}")
     return _checked(
-        dict(zip(distinct.astype(np.int64).tolist(), counts.tolist(), strict=True)),
+        dict(zip(integers.astype(np.int64).tolist(), sizes.tolist(), strict=True)),
         place,
         AS_NUMBER,
     )
@@ -300,7 +343,7 @@ def _checked(
     """The classes, if there are two at least and each has two rows at least (one to learn from, one
     to hold out).
 
-    `otherwise` says what else to do with classes of one row.
+    `counts` are the rows of each class; `otherwise` is what else to do with classes of one row.
     """
     if len(counts) < 2:
         raise Invalid.at(

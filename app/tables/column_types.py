@@ -1,9 +1,9 @@
 """Which type each column of a source has, and how its text is read: by order, or as all of its
 words allow.
 
-A column of text holds numbers where every word is one, or where all are written in one form
-(`app.tables.notations`). Where forms fit that give other numbers, nobody knows which are meant:
-the column is of no use until an order decides.
+A column of text holds numbers where every word is one, or where all are written in one notation
+(`app.tables.notations`). Where several notations fit and give different numbers, the column is
+ambiguous and not used until an order decides.
 """
 
 from collections import Counter
@@ -20,45 +20,47 @@ from app.tables.notations import BOOLEAN, COMMA, ISO, POINT, candidates, reader,
 from app.tables.source import Held, Kind, Location, Source
 from app.tables.text import MAX_SHOWN, normal, spelling
 from app.tables.upload_request import UploadRequest
-from app.tables.values import as_numbers, as_words, by_form, holds_text, is_number, normal_words
+from app.tables.values import as_numbers, as_words, by_notation, holds_text, is_number, normal_words
 from payoff.errors import Flaw, below, pointer, reject, unknown_at
 
-_TEXT_DECIDES = {None, "number", POINT, COMMA}  # orders of columns whose words may be in a form
-_FORMS = {"moment": ISO, "truth": BOOLEAN}
-_LOOKED_AT = 1000  # words that are no numbers, for one that has a form
+# orders of columns whose words may be in a notation
+_ORDERS_WITH_NOTATION = {None, "number", POINT, COMMA}
+_NOTATIONS = {"moment": ISO, "truth": BOOLEAN}
+_MOST_WORDS_TRIED = 1000  # that are no numbers, in search of one that has a notation
 _REPEATS_HEADER = "rows that repeat the header, which are left out"
 _UNLABELLED = "rows without a label, which are left out"
-_THOUSANDS = (
-    r"^(0|[1-9]\d{0,2}(\.\d{3})?)$"  # 1.899 or 899: if all words are, the point may part thousands
-)
+# 1.899 or 899: if all words are written so, the point may separate thousands
+_THOUSANDS = r"^(0|[1-9]\d{0,2}(\.\d{3})?)$"
 
 
 @dataclass
 class _Text:
-    """A column while it is looked at: the forms that read all its words, and a word that they read
-    otherwise.
+    """A column of text while it is scanned: the notations that read all its words, and a word of
+    which they give different numbers.
 
-    Of a column that is `ordered` to be numbers the words that neither a form nor the `decimal` sign
-    reads are missing.
+    Of a column that is `ordered` to be numbers the words that neither a notation nor the `decimal`
+    sign reads are missing.
     """
 
     ordered: str | None
     decimal: str
     is_plain: bool = True  # every word is a number
-    are_thousands: bool = True  # or may be, and some of them have a point
+    are_thousands: bool = True  # every word may have a point that separates thousands
     has_point: bool = False
-    forms: list[str] = field(default_factory=list)
-    in_doubt: str | None = None
+    notations: list[str] = field(default_factory=list)
+    ambiguous_word: str | None = None
 
     def begin(self, array: Any) -> None:
-        """Take the forms of the first word that is no number; if ordered, of the first with any."""
-        if not self.is_plain and (self.forms or not self.ordered):
+        """Take the notations of the first word that is no number; if ordered, of the first word
+        that has a notation.
+        """
+        if not self.is_plain and (self.notations or not self.ordered):
             return
-        strange = as_numbers(array, self.decimal)[1]
-        if strange is not None:
+        unread = as_numbers(array, self.decimal)[1]
+        if unread is not None:
             self.is_plain = False
-            words = _words(array.filter(strange))[: _LOOKED_AT if self.ordered else 1]
-            self.forms = next(filter(None, map(self.fitting, words)), [])
+            words = _words(array.filter(unread))[: _MOST_WORDS_TRIED if self.ordered else 1]
+            self.notations = next(filter(None, map(self.fitting, words)), [])
         elif self.are_thousands:
             words = as_words(array).cast(pa.string())  # of a Parquet file it may be a dictionary
             self.are_thousands = (
@@ -67,54 +69,58 @@ class _Text:
             self.has_point |= bool(pc.any(pc.match_substring(words, ".")).as_py())
 
     def fitting(self, word: str) -> list[str]:
-        """The forms of the word that the order allows."""
-        found = candidates(word, self.decimal if self.ordered in (None, "number") else ".")
-        return [form for form in found if self.ordered in (None, "number", without_unit(form))]
+        """The notations of the word that the order allows."""
+        if self.ordered in (None, "number"):
+            return candidates(word, self.decimal)
+        return [notation for notation in candidates(word) if without_unit(notation) == self.ordered]
 
     def narrow(self, words: Iterable[str]) -> None:
-        """Keep the forms that read these words, too."""
+        """Keep the notations that read these words, too."""
         for word in words:
-            read = {form: value for form in self.forms if (value := reader(form)(word)) is not None}
-            if read or not self.ordered or is_number(word, self.decimal):
-                self.forms = list(read)
-            if not self.forms:
+            numbers = {notation: reader(notation)(word) for notation in self.notations}
+            fitting = [notation for notation, number in numbers.items() if number is not None]
+            if fitting or not self.ordered or is_number(word, self.decimal):
+                self.notations = fitting
+            if not self.notations:
                 return
-            if len({*read.values()}) > 1:
-                self.in_doubt = self.in_doubt or word
+            if len({numbers[notation] for notation in fitting}) > 1:
+                self.ambiguous_word = self.ambiguous_word or word
 
-    def doubt(self, name: str) -> str | None:
+    def ambiguity(self, name: str) -> str | None:
         """What the column may mean, and the orders that decide; None where that is clear."""
-        if len(self.forms) < 2 or (word := self.in_doubt) is None:
+        word = self.ambiguous_word
+        if word is None or len(self.notations) < 2:
             return None
-        ways = [
-            f'{shown(reader(form)(word) or 0.0, form)} (types={{"{name}": "{without_unit(form)}"}})'
-            for form in self.forms
-        ]
-        return f"{word[:MAX_SHOWN]!r} of {name!r} may be {' or '.join(ways)}; one of these orders decides"
+        ways = []
+        for notation in self.notations:
+            value = shown(reader(notation)(word) or 0.0, notation)
+            ways.append(f'{value} (types={{"{name}": "{without_unit(notation)}"}})')
+        meanings = f"{word[:MAX_SHOWN]!r} of {name!r} may be {' or '.join(ways)}"
+        return f"{meanings}; one of these orders decides"
 
     def type(self, held: Held, *, is_class: bool) -> tuple[Kind, str]:
-        """Numeric or categorical, and the form of what is numbers."""
+        """Numeric or categorical, and the notation of the numbers."""
         if self.ordered == "category" or (held == "truth" and is_class):
             return "categorical", ""
         order = "" if self.ordered in (None, "number") else self.ordered
-        form = "|".join(self.forms) or order or _FORMS.get(held, "")
-        is_number = (
-            form
+        notation = "|".join(self.notations) or order or _NOTATIONS.get(held, "")
+        is_numeric = (
+            notation
             or self.ordered
             or held not in ("text", "words")
             or (held == "text" and self.is_plain)
         )
-        return ("numeric", form) if is_number else ("categorical", "")
+        return ("numeric", notation) if is_numeric else ("categorical", "")
 
 
 def typed(source: Source, request: UploadRequest, *, strict: bool = False) -> Source:
-    """The source with each column as numbers or words, by order or by what it holds, without those
+    """The source with each column as numbers or words, by order or by its content, without columns
     of no use.
 
-    These are `ignored` with the reason, but for labels and for what was ordered: they are
-    `refused`. Where all columns are wanted (`strict`) words that may be meant in two ways stay
-    words. In a column that is ordered to be numbers other words are missing. Reads the source to
-    the end, and again where a column may have a form.
+    These are `ignored` with the reason, except labels and columns whose type was ordered, which are
+    `refused`. Where all columns are wanted (`strict`) ambiguous words stay words. In a column that
+    is ordered to be numbers other words are missing. Reads the source to the end, and again where a
+    column may have a notation.
     """
     names = [place.name for place in source.places]
     reject(
@@ -122,36 +128,36 @@ def typed(source: Source, request: UploadRequest, *, strict: bool = False) -> So
     )
     source = _normal(source) if strict else _rows_to_learn_from(_normal(source), request)
     ignored = {
-        name: why
-        for name, why in source.ignored.items()
+        name: report
+        for name, report in source.ignored.items()
         if name not in {*request.label, *request.types}
     }
     ignored |= {name: ColumnReport(name) for name in request.named("ignore")}
-    found = replace(source, ignored=ignored, refused={}, notes={**source.notes}, forms={})
+    result = replace(source, ignored=ignored, refused={}, notes={**source.notes}, notations={})
     kept = [j for j, name in enumerate(names) if name not in ignored]
-    texts = _looked_at(source, kept, request)
+    texts = _texts_of(source, kept, request)
     chosen: list[tuple[int, Kind, str]] = []
     for j in kept:
-        name, held = names[j], source.kinds[j]
+        name = names[j]
+        held = source.kinds[j]
         text = texts.get(j) or _Text(request.reads(name), request.decimal)
-        reason = (
-            text.doubt(name)
-            if held
-            else f"the type of {name!r} is not supported; make it numbers or strings"
-        )
-        if reason and held and strict and not text.ordered:  # nobody could order a type here
-            found.notes[name], reason = reason, None
-            text.forms.clear()
+        reason: str | None = f"the type of {name!r} is not supported; make it numbers or strings"
+        if held:
+            reason = text.ambiguity(name)
+        if reason and held and strict and not text.ordered:  # lists come without orders of types
+            result.notes[name] = reason
+            reason = None
+            text.notations.clear()
         if reason and not (strict or text.ordered or name in request.label):
             ignored[name] = ColumnReport(
-                name, examples=tuple(filter(None, [text.in_doubt])), advice=reason
+                name, examples=tuple(filter(None, [text.ambiguous_word])), advice=reason
             )
             continue
         if reason:
-            found.refused[name] = Flaw(source.places[j].loc, reason)
+            result.refused[name] = Flaw(source.places[j].loc, reason)
         chosen.append((j, *text.type(held, is_class=request.is_class(name))))
-    reject(flaw for name, flaw in found.refused.items() if not source.kinds[names.index(name)])
-    return _read_by(found, chosen, request)
+    reject(flaw for name, flaw in result.refused.items() if not source.kinds[names.index(name)])
+    return _read_by(result, chosen, request)
 
 
 def _normal(source: Source) -> Source:
@@ -183,7 +189,8 @@ def _rows_to_learn_from(source: Source, request: UploadRequest) -> Source:
     reasons_of = _reasons_by_batch(source, request)
 
     def batches() -> Iterator[list[Any]]:
-        rows, total = 0, Counter[str]()
+        rows = 0
+        total = Counter[str]()
         gaps.clear()
         for arrays in source.batches():
             stays = np.ones(len(arrays[0]), dtype=bool)
@@ -193,10 +200,10 @@ def _rows_to_learn_from(source: Source, request: UploadRequest) -> Source:
             if not stays.all():
                 gaps.append(rows + np.flatnonzero(~stays))
             rows += len(stays)
-            yield arrays if stays.all() else [each.filter(pa.array(stays)) for each in arrays]
-        usual = {reason for reason in (_REPEATS_HEADER, _UNLABELLED) if not total[reason]}
-        if request.label and total.keys() - usual:
-            counts[request.label[0]] = {name: total[name] for name in total if name not in usual}
+            yield arrays if stays.all() else [array.filter(pa.array(stays)) for array in arrays]
+        unused = {reason for reason in (_REPEATS_HEADER, _UNLABELLED) if not total[reason]}
+        if request.label and total.keys() - unused:
+            counts[request.label[0]] = {name: total[name] for name in total if name not in unused}
 
     places = [replace(place, left_out=gaps) for place in source.places]
     return replace(source, places=places, batches=batches, left_out=counts)
@@ -205,17 +212,15 @@ def _rows_to_learn_from(source: Source, request: UploadRequest) -> Source:
 def _reasons_by_batch(
     source: Source, request: UploadRequest
 ) -> Callable[[list[Any]], Iterator[tuple[str, np.ndarray]]]:
-    """What finds the rows (n,) of a batch that are left out, reason by reason."""
+    """A function from a batch to the reasons to leave rows out, each with its rows, bool (n,)."""
     names = [place.name for place in source.places]
     labels = [j for j, name in enumerate(names) if name in request.label and source.kinds[j]]
     ordered = [j for j in labels if request.reads(names[j]) not in (None, "category")]
-    texts = _looked_at(source, ordered, request) if request.drop_unlabelled else {}
-    types = {
-        j: texts.get(j, _Text(request.reads(names[j]), request.decimal, is_plain=False)).type(
-            source.kinds[j], is_class=request.is_class(names[j])
-        )
-        for j in labels
-    }
+    texts = _texts_of(source, ordered, request) if request.drop_unlabelled else {}
+    types: dict[int, tuple[Kind, str]] = {}
+    for j in labels:
+        text = texts.get(j) or _Text(request.reads(names[j]), request.decimal, is_plain=False)
+        types[j] = text.type(source.kinds[j], is_class=request.is_class(names[j]))
     uncounted = replace(source, left_out={})
 
     def reasons(arrays: list[Any]) -> Iterator[tuple[str, np.ndarray]]:
@@ -228,26 +233,21 @@ def _reasons_by_batch(
             missing = [column.is_null().to_numpy(zero_copy_only=False) for column in columns]
             yield _UNLABELLED, np.logical_or.reduce(missing)
         for name in request.drop_classes if labels else ():
+            is_ordered = names[labels[0]] in request.types
             reason = f"rows with {name!r}, which are left out"
-            yield (
-                reason,
-                _has_class(arrays[labels[0]], name, exact=names[labels[0]] in request.types),
-            )
+            yield reason, _has_class(arrays[labels[0]], name, exact=is_ordered)
 
     return reasons
 
 
 def _repeats(arrays: Sequence[Any], names: Sequence[str]) -> np.ndarray:
-    """Where a row (n,) of text has the name of its column in each cell, as where files were joined."""
+    """Whether a row (n,) of text repeats the header, as in files that were joined."""
     rows = np.arange(len(arrays[0]))
     for array, name in zip(arrays, names, strict=True):
         if not rows.size or not holds_text(array.type):
             return np.zeros(len(array), dtype=bool)
-        cells = (
-            array.cast(pa.string())
-            if len(rows) == len(array)
-            else array.take(pa.array(rows)).cast(pa.string())
-        )
+        remaining = array if len(rows) == len(array) else array.take(pa.array(rows))
+        cells = remaining.cast(pa.string())
         rows = rows[pc.equal(cells, name).fill_null(False).to_numpy(zero_copy_only=False)]
     return np.isin(np.arange(len(arrays[0])), rows)
 
@@ -255,8 +255,8 @@ def _repeats(arrays: Sequence[Any], names: Sequence[str]) -> np.ndarray:
 def _has_class(array: Any, name: str, *, exact: bool) -> np.ndarray:
     """Where the label (n,) is the class, in any spelling unless it has to be `exact`."""
     words = as_words(array).cast(pa.string())
-    same = normal if exact else _as_class
-    spellings = [word for word in _words(words) if same(word) == same(name)]
+    key = normal if exact else _as_class
+    spellings = [word for word in _words(words) if key(word) == key(name)]
     return pc.is_in(words, pa.array(spellings, pa.string())).to_numpy(zero_copy_only=False)
 
 
@@ -265,26 +265,26 @@ def _as_class(word: str) -> float | str:
     return float(word) if is_number(word, ".") else spelling(word)
 
 
-def _looked_at(source: Source, kept: Sequence[int], request: UploadRequest) -> dict[int, _Text]:
-    """What the columns of text hold."""
+def _texts_of(source: Source, kept: Sequence[int], request: UploadRequest) -> dict[int, _Text]:
+    """The columns of text whose words may be in a notation, scanned."""
     names = {j: source.places[j].name for j in kept if source.kinds[j] in ("text", "words")}
     texts = {
-        j: _Text(ordered, request.decimal, are_thousands=source.kinds[j] == "text")
+        j: _Text(request.reads(name), request.decimal, are_thousands=source.kinds[j] == "text")
         for j, name in names.items()
-        if (ordered := request.reads(name)) in _TEXT_DECIDES
+        if request.reads(name) in _ORDERS_WITH_NOTATION
     }
     for arrays in source.batches() if texts else ():
         for j, text in texts.items():
             text.begin(arrays[j])
     for j, text in texts.items():
         if not text.is_plain and request.is_class(names[j]):
-            text.forms.clear()
+            text.notations.clear()
         elif text.is_plain and text.are_thousands and text.has_point:
-            text.forms = text.fitting("1.000")
-    doubtful = {j: text for j, text in texts.items() if text.forms}
-    for arrays in source.batches() if doubtful else ():
-        for j, text in doubtful.items():
-            if text.forms:
+            text.notations = text.fitting("1.000")
+    readable = {j: text for j, text in texts.items() if text.notations}
+    for arrays in source.batches() if readable else ():
+        for j, text in readable.items():
+            if text.notations:
                 text.narrow(_words(arrays[j]))
     return texts
 
@@ -297,21 +297,19 @@ def _words(array: Any) -> list[str]:
 def _read_by(
     source: Source, chosen: Sequence[tuple[int, Kind, str]], request: UploadRequest
 ) -> Source:
-    """The chosen columns, each read by its kind and form; without the rows that have no label, if
-    that was ordered.
-    """
+    """The chosen columns, each read by its kind and notation."""
     places = [source.places[j] for j, _, _ in chosen]
-    source.forms.update(
-        {place.name: form for place, (_, _, form) in zip(places, chosen, strict=True) if form}
-    )
+    for j, _, notation in chosen:
+        if notation:
+            source.notations[source.places[j].name] = notation
 
     def batches() -> Iterator[list[Any]]:
         rows = 0
         source.left_out.clear()
         for arrays in source.batches():
             yield [
-                _read(arrays[j], source.places[j], kind, form, rows, request.decimal, source)
-                for j, kind, form in chosen
+                _read(arrays[j], source.places[j], kind, notation, rows, request.decimal, source)
+                for j, kind, notation in chosen
             ]
             rows += len(arrays[0])
 
@@ -319,19 +317,20 @@ def _read_by(
 
 
 def _read(
-    array: Any, place: Location, kind: Kind, form: str, rows: int, decimal: str, source: Source
+    array: Any, place: Location, kind: Kind, notation: str, rows: int, decimal: str, source: Source
 ) -> Any:
-    """An array by its kind; words that are no numbers are missing, which the source notes. `rows`
-    came before it.
+    """An array by its kind; words that are no numbers are missing, which the source counts. `rows`
+    is the number of rows before it.
     """
     if kind == "categorical":
         with below(place.loc):
             return as_words(array)
-    found, strange = by_form(array, form) if form else as_numbers(array, decimal)
-    if strange is not None:
-        bad = np.flatnonzero(strange.to_numpy(zero_copy_only=False)).tolist()
-        msg = f"{array[bad[0]].as_py()[:MAX_SHOWN]!r} is not a number; such values count as missing"
+    numbers, unread = by_notation(array, notation) if notation else as_numbers(array, decimal)
+    if unread is not None:
+        positions = np.flatnonzero(unread.to_numpy(zero_copy_only=False)).tolist()
+        word = array[positions[0]].as_py()[:MAX_SHOWN]
+        msg = f"{word!r} is not a number; such values count as missing"
         counts = source.left_out.setdefault(place.name, {})
-        reason = next(iter(counts), place.flaw(rows + bad[0], msg).msg)
-        counts[reason] = counts.get(reason, 0) + len(bad)
-    return found
+        reason = next(iter(counts), place.flaw(rows + positions[0], msg).msg)
+        counts[reason] = counts.get(reason, 0) + len(positions)
+    return numbers

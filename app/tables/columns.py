@@ -1,5 +1,5 @@
-"""Columns of a table, each as a whole: what it holds, and what it looks like where that is not how
-it was read.
+"""Whole columns of a table: their values, and advice where a column looks like something else than
+it was read as.
 """
 
 import hashlib
@@ -21,41 +21,40 @@ from app.tables.text import MAX_CATEGORY, MAX_SHOWN, refused_character, spelling
 from app.tables.values import is_number
 from payoff.errors import Flaw
 
-_MOST = 0.5  # of the distinct values of a column that is nearly a number
+_SHARE_OF_NUMBERS = 0.5  # of the distinct values of a column that is nearly a number
 _NAMED_ID = re.compile(
     r"(.*[\W_])?((?i:id|nr|no|key|uuid|guid|number|nummer))|(?i:.*nummer)|.*[a-z](Id|ID|Nr|Key)"
 )
-_LOOKED_AT = 200  # words
-_NEARLY_ALL = 0.9  # of the words of an identifier differ
-# so many integers n out of n * n / 10 would hold some five pairs of equal ones, had they been
-# measured
-_MET = 10
+_MOST_WORDS_TRIED = 200  # whether they are numbers
+_SHARE_OF_DISTINCT_WORDS = 0.9  # of the words of an identifier
+# n measured integers out of a range of n * n / 10 would hold some five pairs of equal ones.
+_RANGE_DIVISOR = 10
 EXACT = 2.0**53  # from here on float64 cannot represent every integer
 
 CELLS = 1 << 21  # of a Parquet row group, and of the columns that are read together: at most 16 MB
-_EXAMPLES = 3
-_FEW = 20  # rows below which distinct words mean nothing
-_FEW_INTEGERS = 100
+_MOST_EXAMPLES = 3
+_FEWEST_WORDS_OF_IDENTIFIER = 20  # with fewer rows distinct words mean nothing
+_FEWEST_INTEGERS_OF_IDENTIFIER = 100
 DICTIONARY = pa.dictionary(pa.int32(), pa.string())
 
 
 class Words:
-    """The words that are `found` in a column while its batches flow by, cut where they are longer
-    than `longest`.
+    """The `distinct` words of a column whose batches are read one by one, cut where they are longer
+    than `max_characters`.
 
-    Once there are more than `most` the column is not looked at any further, for it is refused.
+    Once there are more than `max_words` the column is not scanned any further, for it is refused.
     """
 
-    def __init__(self, most: int, longest: int) -> None:
-        self.found: set[str] = set()
+    def __init__(self, max_words: int, max_characters: int) -> None:
+        self.distinct: set[str] = set()
         self.missing = 0
-        self._most = most
-        self._longest = longest
+        self._max_words = max_words
+        self._max_characters = max_characters
 
     @property
     def are_too_many(self) -> bool:
         """Whether no more of the column is kept."""
-        return len(self.found) > self._most
+        return len(self.distinct) > self._max_words
 
     def take(self, array: pa.Array) -> pa.DictionaryArray:
         """A batch of strings, as it is to be stored: its dictionary has no other words than those
@@ -66,22 +65,22 @@ class Words:
             return pa.nulls(len(array), DICTIONARY)
         encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
         used = np.unique(encoded.indices.fill_null(-1).to_numpy())
-        used = pa.array(used[used >= 0][: self._most + 1])
-        words = pc.utf8_slice_codeunits(encoded.dictionary.take(used), 0, self._longest + 1)
-        self.found.update(words.to_pylist())
+        used = pa.array(used[used >= 0][: self._max_words + 1])
+        words = pc.utf8_slice_codeunits(encoded.dictionary.take(used), 0, self._max_characters + 1)
+        self.distinct.update(words.to_pylist())
         return pa.DictionaryArray.from_arrays(pc.index_in(encoded.indices, value_set=used), words)
 
 
 @dataclass(frozen=True)
 class Column:
     """A whole column: float64 `values` (n,), NaN where missing; or the codes of `words`, -1 where
-    missing.
+    a word is missing.
     """
 
     place: Location
     values: np.ndarray
     words: list[str] | None = None
-    met: Words | None = None  # while the column was read
+    scanned: Words | None = None  # the words that were counted while the column was written
 
     @cached_property
     def missing(self) -> np.ndarray:
@@ -98,16 +97,18 @@ class Column:
         return "numeric" if self.words is None else "categorical"
 
     def respelt(self) -> Self:
-        """With words that differ in case and spaces alone as the most frequent of them; truths as
-        JSON has them.
+        """The column with one spelling of words that differ in case and spaces alone: the most
+        frequent one, or that of JSON for booleans.
         """
         words = self.words or []
         counts = np.bincount(self.values[~self.missing], minlength=len(words))
-        usual = {spelling(words[code]): words[code] for code in np.argsort(counts, kind="stable")}
-        usual = {word: word for word in usual} if usual.keys() <= {"true", "false"} else usual
-        order = [*usual]
+        by_count = np.argsort(counts, kind="stable")
+        spellings = {spelling(words[code]): words[code] for code in by_count}
+        if spellings.keys() <= {"true", "false"}:
+            spellings = {word: word for word in spellings}
+        order = [*spellings]
         codes = np.array([*(order.index(spelling(word)) for word in words), -1])[self.values]
-        return replace(self, values=codes, words=[*usual.values()])
+        return replace(self, values=codes, words=[*spellings.values()])
 
     @cached_property
     def digest(self) -> str:
@@ -120,21 +121,21 @@ class Column:
         ]
         return hashlib.sha256(np.array([*marks, 0], dtype="<u8")[self.values].tobytes()).hexdigest()
 
-    def report(self, advice: str | None, form: str | None) -> ColumnReport:
+    def report(self, advice: str | None, notation: str | None) -> ColumnReport:
         """How it was read, and what to change."""
         count = len(self.distinct)
-        some = self.distinct[[0, count // 2, -1]] if count > _EXAMPLES else self.distinct
+        examples = self.distinct[[0, count // 2, -1]] if count > _MOST_EXAMPLES else self.distinct
         texts = [
-            shown(value, form) if self.words is None else self.words[value][:MAX_SHOWN]
-            for value in some
+            shown(value, notation) if self.words is None else self.words[value][:MAX_SHOWN]
+            for value in examples
         ]
-        missing = self.met.missing if self.met else int(np.count_nonzero(self.missing))
-        distinct = None if self.met and self.met.are_too_many else count
+        missing = self.scanned.missing if self.scanned else int(np.count_nonzero(self.missing))
+        distinct = None if self.scanned and self.scanned.are_too_many else count
         return ColumnReport(
-            self.place.name, self.kind, tuple(texts), missing, distinct, advice, form
+            self.place.name, self.kind, tuple(texts), missing, distinct, advice, notation
         )
 
-    def flaws(self, most: int, decimal: str) -> Iterator[Flaw]:
+    def flaws(self, max_words: int, decimal: str) -> Iterator[Flaw]:
         """What forbids the column as a feature."""
         if self.missing.all():
             yield Flaw(
@@ -143,26 +144,27 @@ class Column:
         elif self.words is None:
             yield from self.wrong(np.isinf(self.values), "{} is not a finite number")
         else:
-            yield from self.flaws_of_words(most, MAX_CATEGORY, decimal)
+            yield from self.flaws_of_words(max_words, MAX_CATEGORY, decimal)
 
-    def flaws_of_words(self, most: int, longest: int, decimal: str) -> Iterator[Flaw]:
+    def flaws_of_words(self, max_words: int, max_characters: int, decimal: str) -> Iterator[Flaw]:
         """Words that are too long or hold a refused character, or too many words; the first of
         these.
         """
-        words, loc, name = self.words or [], self.place.loc, self.place.name
-        if any(len(word) > longest for word in words):
-            yield Flaw(
-                loc,
-                f"{name!r} has a value of more than {longest} characters; leave columns of text out",
-            )
-        elif refused := next(filter(None, map(refused_character, words)), None):
+        words = self.words or []
+        loc = self.place.loc
+        name = self.place.name
+        refused = next(filter(None, map(refused_character, words)), None)
+        if any(len(word) > max_characters for word in words):
+            long = f"{name!r} has a value of more than {max_characters} characters"
+            yield Flaw(loc, f"{long}; leave columns of text out")
+        elif refused:
             yield self.place.flaw(self._first_row(refused_character), refused)
-        elif len(words) > most:
+        elif len(words) > max_words:
             advice = (
                 self.misread(decimal)
                 or "it looks like an identifier or text: leave it out or group its values"
             )
-            yield Flaw(loc, f"{name!r} has more than {most} distinct values; {advice}")
+            yield Flaw(loc, f"{name!r} has more than {max_words} distinct values; {advice}")
 
     def wrong(self, bad: np.ndarray, msg: str) -> Iterator[Flaw]:
         """The rows that are `bad` (n,), by the value of the first."""
@@ -176,30 +178,39 @@ class Column:
         """What a feature looks like where that is not how it was read, beside the one `label`."""
         name = self.place.name
         if label is not None and self._is_copy(label):
-            return f"{name!r} and the label {label.place.name!r} follow from one another; if it is a copy, leave it out"
-        if misread := self.misread(decimal):
+            both = f"{name!r} and the label {label.place.name!r} follow from one another"
+            return f"{both}; if it is a copy, leave it out"
+        misread = self.misread(decimal)
+        if misread:
             return misread
         if any("\n" in word for word in self.words or ()):
             return f"{name!r} has a value of several lines; is a quotation mark not closed?"
         return None
 
     def identifies(self, decimal: str) -> str | None:
-        """Why the column is taken to tell the rows apart, and to measure nothing.
+        """Why the column is taken for an identifier of rows, which measures nothing.
 
-        Nearly all of its words differ; or all of its integers do, and they are so near one another
-        that measured ones would have met, or are called an identifier.
+        Nearly all of its words differ; or all of its integers do, and they are so dense that some
+        measured ones would be equal, or the column has the name of an identifier.
         """
-        name, present = self.place.name, self.values[~self.missing]
-        n, is_wordy = len(present), self.words is not None
+        name = self.place.name
+        present = self.values[~self.missing]
+        n = len(present)
+        is_wordy = self.words is not None
         order = f'types={{"{name}": "{"category" if is_wordy else "number"}"}}'
-        if is_wordy and n >= _FEW and len(self.distinct) >= _NEARLY_ALL * n:
-            text = f"{name!r} holds another text in nearly every row, as identifiers do; {order} keeps it"
-            return self.misread(decimal) or text
-        if is_wordy or n < _FEW_INTEGERS or (present != np.floor(present)).any():
+        if (
+            is_wordy
+            and n >= _FEWEST_WORDS_OF_IDENTIFIER
+            and len(self.distinct) >= _SHARE_OF_DISTINCT_WORDS * n
+        ):
+            text = f"{name!r} holds another text in nearly every row, as identifiers do"
+            return self.misread(decimal) or f"{text}; {order} keeps it"
+        if is_wordy or n < _FEWEST_INTEGERS_OF_IDENTIFIER or (present != np.floor(present)).any():
             return None
         if np.abs(present).min() >= EXACT:
-            return f"{name!r} holds integers of more digits than numbers keep; order a category if they are one"
-        is_dense = present.max() - present.min() < n * n / _MET
+            long = f"{name!r} holds integers of more digits than numbers keep"
+            return f"{long}; order a category if they are one"
+        is_dense = present.max() - present.min() < n * n / _RANGE_DIVISOR
         if len(self.distinct) == n and (is_dense or _NAMED_ID.fullmatch(name)):
             return (
                 f"{name!r} holds another integer in every row, as identifiers do; {order} keeps it"
@@ -209,16 +220,16 @@ class Column:
     def misread(self, decimal: str) -> str | None:
         """The first word that keeps a column from being numbers, and what to do; None for words."""
         words = self.words or []
-        some = words[:_LOOKED_AT]
-        read = sum(
+        sample = words[:_MOST_WORDS_TRIED]
+        numbers = sum(
             is_number(word, decimal) or candidates(word, decimal) not in ([], [BOOLEAN])
-            for word in some
+            for word in sample
         )
-        if read <= _MOST * len(some):
+        if numbers <= _SHARE_OF_NUMBERS * len(sample):
             return None
         order = f'types={{"{self.place.name}": "number"}}'
         if all(is_number(word, decimal) for word in words):
-            if not (self.met and self.met.are_too_many):
+            if not (self.scanned and self.scanned.are_too_many):
                 return None
             return (
                 f"the first {len(words)} of them are numbers; send {order} to leave other words out"
@@ -230,13 +241,10 @@ class Column:
         )
         return self.place.flaw(row, advice).msg
 
-    def _first_row(self, chosen: Callable[[str], object]) -> int:
-        """The first row that has one of the words that are `chosen`."""
-        return int(
-            np.isin(
-                self.values, [code for code, word in enumerate(self.words or ()) if chosen(word)]
-            ).argmax()
-        )
+    def _first_row(self, condition: Callable[[str], object]) -> int:
+        """The first row with a word that satisfies the `condition`."""
+        codes = [code for code, word in enumerate(self.words or ()) if condition(word)]
+        return int(np.isin(self.values, codes).argmax())
 
     def _is_copy(self, label: Self) -> bool:
         """Whether each value goes with one label and each label with one value, in several rows; or
@@ -244,13 +252,13 @@ class Column:
         """
         if self.digest == label.digest:
             return True
-        mine, theirs = self.distinct, label.distinct
-        if self.missing.any() or not 1 < len(mine) == len(theirs) < len(self.values) / 2:
+        values = self.distinct
+        labels = label.distinct
+        if self.missing.any() or not 1 < len(values) == len(labels) < len(self.values) / 2:
             return False
-        pairs = np.searchsorted(mine, self.values) * len(theirs) + np.searchsorted(
-            theirs, label.values
-        )
-        return len(np.unique(pairs)) == len(mine)
+        codes = np.searchsorted(values, self.values)
+        codes_of_labels = np.searchsorted(labels, label.values)
+        return len(np.unique(codes * len(labels) + codes_of_labels)) == len(values)
 
 
 def stored_columns(
@@ -261,9 +269,9 @@ def stored_columns(
     """
     at_once = max(CELLS // max(file.metadata.num_rows, 1), 1)
     for begin in range(positions.start, positions.stop, at_once):
-        some = list(range(begin, min(begin + at_once, positions.stop)))
+        indices = list(range(begin, min(begin + at_once, positions.stop)))
         # names may be there twice
-        for column in file.reader.read_all(column_indices=some, use_threads=False).columns:
+        for column in file.reader.read_all(column_indices=indices, use_threads=False).columns:
             if not pa.types.is_dictionary(column.type):
                 yield column.to_numpy(), None
                 continue

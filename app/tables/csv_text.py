@@ -1,4 +1,4 @@
-"""CSV in all its dialects, read in one way wherever it comes from: files, and bodies of requests."""
+"""CSV in all its dialects, read in one way from files and from bodies of requests."""
 
 import codecs
 import re
@@ -19,11 +19,12 @@ from app.tables.values import clean
 from payoff.errors import MAX_ERRORS, Flaw, Invalid, TooLarge, pointer, reject
 
 FIRST_ROW = 2  # the first row of values, as an editor counts: the header is row 1
-# bytes parsed at a time, each at the cost of a few calls for each column; also the longest row
+# bytes that are parsed at a time, each at the cost of a few calls for each column; also the
+# maximum of a row
 _BLOCK = 1 << 23
 # Latin-1 as browsers read it: spreadsheets mean cp1252, which has signs for 0x80 to 0x9f.
 _CODECS = {"utf-8": "utf-8-sig", "utf-16": "utf-16", "latin-1": "cp1252"}
-_SHOWN = 60  # characters of a line
+_MOST_SHOWN = 60  # characters of a line
 _MOST_COLUMNS = 20_000  # for each Arrow takes some 10 kB, before anybody else sees them
 _RAGGED = "there are rows with another number of values than the header"
 NO_HEADER = "names of columns look like values: where line 1 is no header, send header=none"
@@ -31,7 +32,7 @@ _SEPARATOR = re.compile(r'"?sep=([,;\t|])"?\1*\s*', re.IGNORECASE)  # Excel's fi
 _LINE = re.compile(rb"[^\r\n]+")
 _EMPTY = b"\0 \t"  # what a line without a name has; in UTF-16 every other byte is a NUL
 _YEAR = re.compile(r"(19|20)\d\d", re.ASCII)  # which a header may have
-_LOOKED_AT = 1024  # bytes: every other format has a NUL among them
+_BYTES_RECOGNISED = 1024  # bytes: every other format has a NUL among them
 
 
 class CsvText:
@@ -46,16 +47,14 @@ class CsvText:
         self._ragged: list[Flaw] = []  # rows of another length than the header
         self._codec = _CODECS[dialect.encoding]
         content.seek(0)
-        begin = content.read(_LOOKED_AT)
+        begin = content.read(_BYTES_RECOGNISED)
         if dialect.encoding == "utf-16":
             if not begin.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
                 self._codec = "utf-16-be" if begin.startswith(b"\0") else "utf-16-le"
         elif b"\0" in begin:
-            other = "no CSV, such as Excel: send CSV or Parquet, named in Content-Type"
-            raise Invalid.at(
-                "",
-                f"this is not {dialect.encoding}; it is UTF-16 (send ?encoding=utf-16), or {other}",
-            )
+            other_format = "no CSV, such as Excel: send CSV or Parquet, named in Content-Type"
+            utf16 = f"this is not {dialect.encoding}; it is UTF-16 (send ?encoding=utf-16)"
+            raise Invalid.at("", f"{utf16}, or {other_format}")
         line = next(iter(begin.decode(self._codec, errors="ignore").splitlines()), "")
         separator = _SEPARATOR.fullmatch(line)
         is_ordered = "delimiter" in dialect.model_fields_set
@@ -74,7 +73,8 @@ class CsvText:
         """
         last = None
         with self._explained():
-            reader, self._begun = self._begun or self._begin(), None
+            reader = self._begun or self._begin()
+            self._begun = None
             for batch in reader:
                 last = batch.columns[-1][-1] if batch.num_rows else last
                 yield batch.columns
@@ -94,8 +94,8 @@ class CsvText:
         ragged = self._ragged  # with `self` in its handler, the reader would keep itself in memory
 
         def note(row: Any) -> str:
-            msg = f"row {row.number}: the header has {row.expected_columns} values, this row {row.actual_columns}"
-            ragged.append(Flaw("", msg))
+            lengths = f"the header has {row.expected_columns} values, this row {row.actual_columns}"
+            ragged.append(Flaw("", f"row {row.number}: {lengths}"))
             return "skip" if len(ragged) < MAX_ERRORS else "error"
 
         self._content.seek(0)
@@ -136,7 +136,10 @@ class CsvText:
             reject(self._ragged, _RAGGED)
             if str(error).startswith("CSV parse error: Empty CSV"):
                 raise self._without_rows() from error
-            hint = f"is there no row, a quote that is not closed, or a row of more than {_BLOCK:,} bytes?"
+            hint = (
+                "is there no row, a quote that is not closed,"
+                f" or a row of more than {_BLOCK:,} bytes?"
+            )
             raise Invalid.at(
                 "", f"the file cannot be read as CSV: {str(error)[:200]}; {hint}"
             ) from error
@@ -147,7 +150,7 @@ class CsvText:
         self._content.seek(0)
         line = self._content.readline(_BLOCK).decode(self._codec, errors="replace").strip()
         arrived = (
-            f"is {line[:_SHOWN]!r}, and no row follows it, or a quote is not closed"
+            f"is {line[:_MOST_SHOWN]!r}, and no row follows it, or a quote is not closed"
             if line
             else "is empty"
         )
@@ -176,11 +179,12 @@ def _has_names(line: bytes) -> bool:
 
 def _check_delimiter(header: str) -> None:
     """Invalid where a header of one name holds another sign that separates."""
-    other = next((mark for mark in (",", ";", "\t", "|") if mark in header), None)
-    if other is not None:
-        shown = "%09" if other == "\t" else other
+    separator = next((mark for mark in (",", ";", "\t", "|") if mark in header), None)
+    if separator is not None:
+        shown = "%09" if separator == "\t" else separator
         raise Invalid.at(
-            "", f"the header is split by {other!r}; send ?delimiter={shown}, or separate by commas"
+            "",
+            f"the header is split by {separator!r}; send ?delimiter={shown}, or separate by commas",
         )
 
 

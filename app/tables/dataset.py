@@ -1,4 +1,4 @@
-"""A data set: what is known of it without opening its table, its arrays, and how large one may be."""
+"""A data set: its record, the arrays of its table, and the limits of its size."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -75,7 +75,7 @@ class Dataset:
     expires: bool = False
     columns: tuple[ColumnReport, ...] = ()
     ignored: Mapping[str, str] = field(default_factory=dict)
-    # columns that cells of matrices name, and their forms
+    # columns that cells of matrices name, and their notations
     values: Mapping[str, str] = field(default_factory=dict)
     lineage: Mapping[str, Any] | None = None  # of a table made of recorded decisions
     owner: str = ""  # the name of the key that made it, where there was one
@@ -83,7 +83,7 @@ class Dataset:
     @property
     def warnings(self) -> list[str]:
         """The first advice about columns."""
-        return [each.advice for each in self.columns if each.advice][:_MAX_WARNINGS]
+        return [report.advice for report in self.columns if report.advice][:_MAX_WARNINGS]
 
     @property
     def multilabel(self) -> bool:
@@ -142,8 +142,9 @@ def id_of(*parts: str) -> str:
 
 
 def read_record(dataset_id: str, content: bytes) -> Dataset:
-    """The record in a data set's folder; Damaged where it is none, or another's."""
+    """The record in a data set's folder; Damaged if it cannot be read, or has another id."""
     with suppress(ValueError):
-        if (dataset := DATASET_JSON.validate_json(content)).id == dataset_id:
+        dataset = DATASET_JSON.validate_json(content)
+        if dataset.id == dataset_id:
             return dataset
     raise Damaged(f"the record of {dataset_id} is damaged; delete it and upload it again")

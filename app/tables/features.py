@@ -71,8 +71,8 @@ class Spellings(NamedTuple):
                 if word in (value, f"{value}.0"):
                     texts[value].add(code)
                     texts[f"{value}.0"].add(code)
-        own = {word: {code} for code, word in enumerate(categories)}
-        return cls(*(_unambiguous(codes, own) for codes in (texts, numbers)))
+        categories_by_word = {word: {code} for code, word in enumerate(categories)}
+        return cls(*(_unambiguous(codes, categories_by_word) for codes in (texts, numbers)))
 
     @property
     def cells(self) -> set[type]:
@@ -104,7 +104,7 @@ def _normal(value: Any) -> Any:
 
 class Schema:
     """An ordered list of features that turns instances into a matrix; objects may have `ignored`
-    columns, too. Among these are `values` for `with_numbers`, by name with their form.
+    columns, too. Among these are `values` for `with_numbers`, by name with their notation.
     """
 
     def __init__(
@@ -120,7 +120,9 @@ class Schema:
         self.categorical = tuple(
             j for j, feature in enumerate(self.features) if feature.type == "categorical"
         )
-        self.formed = {j: reader(each.form) for j, each in enumerate(self.features) if each.form}
+        self.readers = {
+            j: reader(feature.form) for j, feature in enumerate(self.features) if feature.form
+        }
         self._allowed = self.ignored.union(self.names)
         self._position = {name: j for j, name in enumerate(self.names)}
         self._codes = {
@@ -133,7 +135,7 @@ class Schema:
         )
 
     def with_numbers(self, names: Sequence[str]) -> Schema:
-        """The same with more columns, of numbers, after the others."""
+        """The schema with more columns, of numbers, after its features."""
         if not names:
             return self
         more = (Feature(name, "numeric", form=self.values.get(name, "")) for name in names)
@@ -189,7 +191,9 @@ class Schema:
         self, instances: Sequence[Any], *, booleans_possible: bool
     ) -> tuple[np.ndarray, list[str]]:
         """As `encode`; KeyError, ValueError or OverflowError where an instance does not fit."""
-        kinds, lengths, rows = set(map(type, instances)), {len(self.names)}, instances
+        kinds = set(map(type, instances))
+        lengths = {len(self.names)}
+        rows = instances
         if kinds == {dict}:
             rows = list(map(self._pick, instances))
             if set(map(len, instances)) != lengths and not self._allowed.issuperset(
@@ -200,7 +204,7 @@ class Schema:
             raise ValueError
         if self.categorical or not rows:
             return self._encode_columns(rows)
-        is_checked = booleans_possible or self.formed
+        is_checked = booleans_possible or self.readers
         if is_checked and not NUMBERS.issuperset(map(type, chain.from_iterable(rows))):
             return self._encode_columns(rows)
         X = np.array(rows)  # ValueError: lists of different lengths among the values
@@ -214,10 +218,12 @@ class Schema:
         X = np.empty((len(rows), len(self.names)))
         warnings: list[str] = []
         for j, column in enumerate(zip(*rows, strict=True)):
-            usual = WORDS if j in self._codes else NUMBERS  # no set of the types is twice as fast
-            if not (usual.issuperset(map(type, column)) or self.takes(j, set(map(type, column)))):
+            expected = WORDS if j in self._codes else NUMBERS
+            # Checking the usual types without a set of those that occur is twice as fast.
+            is_usual = expected.issuperset(map(type, column))
+            if not (is_usual or self.takes(j, set(map(type, column)))):
                 raise ValueError
-            if j in self._codes or j in self.formed:
+            if j in self._codes or j in self.readers:
                 X[:, j], notes = self.codes(j, column)
                 warnings += notes
             else:
@@ -228,33 +234,33 @@ class Schema:
         """Whether values of feature `j` may have these types."""
         if j in self._codes:
             return kinds <= WORDS or kinds <= self.spellings(j).cells
-        if j in self.formed:
+        if j in self.readers:
             is_boolean = self.features[j].form == BOOLEAN
             return kinds <= NUMBERS | WORDS | ({bool} if is_boolean else set())
         return kinds <= NUMBERS
 
     def spellings(self, j: int) -> Spellings:
-        """How else the categories of feature `j` are written."""
+        """Other ways to write the categories of feature `j`."""
         if j not in self._spellings:
             self._spellings[j] = Spellings.of(self.features[j].categories)
         return self._spellings[j]
 
     def _numbers(self, j: int, values: Sequence[Any]) -> np.ndarray:
-        """Values (n,) of feature `j`, of which text is written in its form; ValueError for other
-        text.
+        """Values (n,) of feature `j`, of which text is written in its notation; ValueError for
+        other text.
         """
-        read = self.formed[j]
-        found = [read(value.strip()) if type(value) is str else value for value in values]
-        if found.count(None) > values.count(None):
+        read = self.readers[j]
+        numbers = [read(value.strip()) if type(value) is str else value for value in values]
+        if numbers.count(None) > values.count(None):
             raise ValueError
-        return np.array(found, dtype=np.float64)
+        return np.array(numbers, dtype=np.float64)
 
     def unread(self, j: int, values: Iterable[Any]) -> Iterator[Flaw]:
-        """The flaws, at `/row`, of text of feature `j` that is not written in its form."""
-        written = f"is not written as {self.names[j]!r} was in training: {self.features[j].form}"
+        """The flaws, at `/row`, of text of feature `j` that is not written in its notation."""
+        expected = f"is not written as {self.names[j]!r} was in training: {self.features[j].form}"
         for i, value in enumerate(values):
-            if type(value) is str and self.formed[j](value.strip()) is None:
-                yield Flaw(pointer(i), f"{value[:MAX_SHOWN]!r} {written}")
+            if type(value) is str and self.readers[j](value.strip()) is None:
+                yield Flaw(pointer(i), f"{value[:MAX_SHOWN]!r} {expected}")
 
     def word(self, j: int, value: Any) -> str:
         """The category of feature `j` that a value stands for, or its text where there is none."""
@@ -267,21 +273,21 @@ class Schema:
 
     def codes(self, j: int, words: Sequence[Any]) -> tuple[np.ndarray, list[str]]:
         """The codes (n,) of words of feature `j`, NaN where one is missing or unseen, and a warning
-        about the unseen.
+        about the unseen words; the numbers of a feature with a notation.
 
         Words may be booleans and numbers where the feature takes these. Invalid at `/row/column`
-        of each that no category may be. Of a feature with a form its numbers.
+        of each word that no category may be.
         """
-        if j in self.formed:
+        if j in self.readers:
             return self._numbers(j, words), []
         known: dict[Any, float] = self._codes[j]
         codes = np.array(list(map(known.get, words)), dtype=np.float64)
         if np.isnan(codes).sum() == words.count(None):
             return codes, []
         words = [word if word in known else _normal(word) for word in words]
-        others = [self._code(j, word) for word in words]
-        codes = np.array(others, dtype=np.float64)
-        unseen = [i for i, word in enumerate(words) if word is not None and others[i] is None]
+        matches = [self._code(j, word) for word in words]
+        codes = np.array(matches, dtype=np.float64)
+        unseen = [i for i, word in enumerate(words) if word is not None and matches[i] is None]
         if not unseen:
             return codes, []
         texts = {i: text_of(words[i]) for i in unseen}
@@ -296,15 +302,15 @@ class Schema:
         `at` are their first positions, and `word` is one of them.
         """
         return (
-            f"{count} of {rows} values of {self.names[j]!r} {positions(at, count)} were never seen in training"
-            f" (for example {word[:40]!r}) and count as missing"
+            f"{count} of {rows} values of {self.names[j]!r} {positions(at, count)}"
+            f" were never seen in training (for example {word[:40]!r}) and count as missing"
         )
 
     def _flaws(self, instances: Sequence[Any]) -> Iterator[Flaw]:
         """Slow path: build detailed errors."""
         first = instances[0]
-        others = {list, dict} - {type(first)} if type(first) in (list, dict) else ()
-        for i in islice((i for i, each in enumerate(instances) if type(each) in others), 1):
+        mixed = {list, dict} - {type(first)} if type(first) in (list, dict) else ()
+        for i in islice((i for i, instance in enumerate(instances) if type(instance) in mixed), 1):
             words = f"instance {i} is {described(instances[i])}, the first is {described(first)}"
             yield Flaw(pointer(i), f"{words}: send lists or objects alone")
         for i, instance in enumerate(instances):
@@ -313,16 +319,16 @@ class Schema:
     def flaws_of(
         self, loc: str, instance: Any, *, complete: bool = True, hint: str = ""
     ) -> Iterator[Flaw]:
-        """What is wrong with one instance at `loc`: it has a value for each feature, unless it need
-        not be complete.
+        """The flaws of one instance at `loc`, which has a value for each feature where it has to be
+        `complete`.
 
-        The `hint` completes the message about a name that is not known.
+        The `hint` completes the message about an unknown name.
         """
         if isinstance(instance, dict):
-            strange = (name for name in instance if name not in self._position)
+            unknown = (name for name in instance if name not in self._position)
             yield from (
                 unknown_at(loc + pointer(name), "feature", name, self.names, hint)
-                for name in strange
+                for name in unknown
             )
             absent = (name for name in self.names if complete and name not in instance)
             yield from (
@@ -348,14 +354,12 @@ class Schema:
                 yield Flaw(loc + place, f"{self.names[j]!r} takes {needed} or null")
             elif type(value) is int and not is_float(value):
                 yield Flaw(loc + place, OUTSIDE)
-            elif type(value) is str and j in self.formed:
+            elif type(value) is str and j in self.readers:
                 yield from (Flaw(loc + place, flaw.msg) for flaw in self.unread(j, [value]))
-            elif (
-                type(value) is str
-                and value not in self._codes[j]
-                and (message := refused_category(value))
-            ):
-                yield Flaw(loc + place, message)
+            elif type(value) is str and value not in self._codes[j]:
+                message = refused_category(value)
+                if message:
+                    yield Flaw(loc + place, message)
 
 
 NO_FEATURES = Schema(())

@@ -94,8 +94,8 @@ def _flaws_of_lists(labels: Sequence[Any]) -> Iterator[Flaw]:
             continue
         for k, name in enumerate(label):
             if not isinstance(name, str) or not name.strip() or len(name) > MAX_NAME:
-                msg = f"a label in a list is a string that is not blank, of at most {MAX_NAME} characters"
-                yield Flaw(pointer("labels", i, k), msg)
+                msg = "a label in a list is a string that is not blank, of at most"
+                yield Flaw(pointer("labels", i, k), f"{msg} {MAX_NAME} characters")
 
 
 def _kind(column: Sequence[Any], place: Location) -> Held:

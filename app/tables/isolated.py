@@ -122,5 +122,5 @@ def _main(
         os.fdopen(os.dup(source.fileno()), "rb") as content,
         os.fdopen(os.dup(sink.fileno()), "r+b") as file,
     ):
-        message = reading.told(limits, request, content, cast(BinaryIO, file))
+        message = reading.message(limits, request, content, cast(BinaryIO, file))
     sender.send_bytes(json.dumps(message).encode())

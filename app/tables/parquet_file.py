@@ -16,7 +16,8 @@ from app.tables.values import holds_moments, holds_numbers, holds_text, index_co
 from payoff.errors import Invalid, TooLarge, pointer, reject
 
 _TRAILER = 8  # bytes at the end: the length of the footer, and a mark
-_ARROW_SCHEMA, _NO_SCHEMA = b"ARROW:schema", b"-----:schema"  # the key of the types that Arrow had
+_ARROW_SCHEMA = b"ARROW:schema"  # the key of the types that Arrow had
+_NO_SCHEMA = b"-----:schema"
 _BATCH = 1 << 14  # rows decoded at a time
 _BUFFER = 1 << 16  # bytes of each column read at a time
 _LEAST_BYTES_OF_A_CSV_VALUE = 2  # a digit and a comma
@@ -61,7 +62,7 @@ def parquet_source(content: BinaryIO, limits: DataLimits) -> Source:
 
     places = [Location(name, FILE + pointer(name)) for name in names]
     index = {name: ColumnReport(name) for name in sorted(index_columns(schema))}
-    return Source(places, [_kind(found) for found in schema.types], batches, index)
+    return Source(places, [_kind(column_type) for column_type in schema.types], batches, index)
 
 
 def _opened(content: BinaryIO, limits: DataLimits) -> Any:
@@ -105,15 +106,17 @@ def _metadata(content: BinaryIO) -> Any:
         return _reconstruct_filemetadata(pa.py_buffer(footer))
 
 
-def _kind(found: Any) -> Held | None:
-    if holds_numbers(found):
-        return "truth" if pa.types.is_boolean(found) else "numeric"
-    return "words" if holds_text(found) else "moment" if holds_moments(found) else None
+def _kind(column_type: Any) -> Held | None:
+    if holds_numbers(column_type):
+        return "truth" if pa.types.is_boolean(column_type) else "numeric"
+    if holds_text(column_type):
+        return "words"
+    return "moment" if holds_moments(column_type) else None
 
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """Arrow's findings in our words."""
+    """Invalid for the errors of Arrow."""
     try:
         yield
     except MemoryError:  # Arrow's is also an ArrowException

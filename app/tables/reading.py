@@ -1,6 +1,4 @@
-"""From what was sent to a table on its way to the store, an uploaded file or lists; and from there
-to arrays.
-"""
+"""From an uploaded file, or lists, to a table to be stored; and from a stored table to arrays."""
 
 import errno
 import gzip
@@ -58,20 +56,19 @@ def _opened(content: BinaryIO, limits: DataLimits, request: Dialect) -> Iterator
             _unpack(content, cast(BinaryIO, plain), limits.max_upload_bytes)
             content = cast(BinaryIO, plain)
         content.seek(0)
-        yield (
-            parquet_source(content, limits)
-            if content.read(4) == _PARQUET
-            else csv_source(content, limits, request)
-        )
+        if content.read(len(_PARQUET)) == _PARQUET:
+            yield parquet_source(content, limits)
+        else:
+            yield csv_source(content, limits, request)
 
 
-def _unpack(packed: BinaryIO, plain: BinaryIO, most: int) -> None:
+def _unpack(packed: BinaryIO, plain: BinaryIO, max_bytes: int) -> None:
     packed.seek(0)
     try:
         with gzip.GzipFile(fileobj=packed, mode="rb") as stream:
             while chunk := stream.read(_CHUNK):
-                if plain.tell() + len(chunk) > most:
-                    raise TooLarge(f"a gzipped file may unpack to at most {most:,} bytes")
+                if plain.tell() + len(chunk) > max_bytes:
+                    raise TooLarge(f"a gzipped file may unpack to at most {max_bytes:,} bytes")
                 plain.write(chunk)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise Invalid.at(FILE, f"the gzipped file is damaged ({error})") from error
@@ -85,8 +82,8 @@ def read_upload(
     Raises Invalid with places below `/file`, `/label` and `/name`, or TooLarge. Memory of a few
     blocks and of the categories, whatever the size of the file.
     """
-    with _opened(content, limits, request) as found:
-        source = typed(found, request)
+    with _opened(content, limits, request) as opened:
+        source = typed(opened, request)
         positions = _find_labels(source, request.label)
         return build(source, positions, sink, limits, request, several=len(positions) > 1)
 
@@ -139,7 +136,8 @@ def load(dataset: Dataset, parquet: bytes) -> Table:
     """The table of `dataset`: X (n, m) float64 and y as in `Table`. Memory: X, y, the bytes and
     some columns.
     """
-    file, width = pq.ParquetFile(pa.BufferReader(parquet)), len(dataset.features)
+    file = pq.ParquetFile(pa.BufferReader(parquet))
+    width = len(dataset.features)
     X = np.empty((dataset.rows, width))
     features = []
     columns = zip(dataset.features, stored_columns(file, range(width)), strict=True)
@@ -162,13 +160,16 @@ def load(dataset: Dataset, parquet: bytes) -> Table:
 
 
 def _codes(values: np.ndarray, words: list[str], order: tuple[int | str, ...]) -> np.ndarray:
-    """The position in `order` of the word at each position, or of another spelling of it, NaN where
-    there is none.
+    """The position in `order` of each word, or of another spelling of it, NaN where it has neither.
+
+    `values` (n,) are positions in `words`, -1 where a word is missing.
     """
     codes = {spelling(str(word)): float(code) for code, word in enumerate(order)}
     codes |= {str(word): float(code) for code, word in enumerate(order)}
-    found = (codes.get(word, codes.get(spelling(word))) for word in words)
-    return np.asarray(np.array([*found, np.nan], dtype=np.float64)[values])  # -1 picks the last
+    codes_of_words = (codes.get(word, codes.get(spelling(word))) for word in words)
+    return np.asarray(
+        np.array([*codes_of_words, np.nan], dtype=np.float64)[values]
+    )  # -1 picks the last
 
 
 def _target(targets: list[tuple[np.ndarray, list[str] | None]], dataset: Dataset) -> np.ndarray:
@@ -182,14 +183,14 @@ def _target(targets: list[tuple[np.ndarray, list[str] | None]], dataset: Dataset
     return np.searchsorted(np.array(dataset.classes, dtype=np.float64), values).astype(np.int64)
 
 
-# What the process does that reads one upload, see `app.tables.isolated`
+# In the process that reads one upload, see `app.tables.isolated`
 
 
-def told(
+def message(
     limits: DataLimits, request: UploadRequest | None, content: BinaryIO, sink: BinaryIO
 ) -> dict[str, Any]:
-    """The record of the upload as JSON, or the error that reading it raises; without a `request` it
-    is unpacked.
+    """The message to the service: the record of the upload as JSON, or the error of reading it;
+    without a `request` the upload is unpacked.
     """
     try:
         if request is None:
@@ -205,7 +206,8 @@ def told(
         )
     except (Invalid, TooLarge) as error:
         return _refusal(error)
-    except Exception as error:  # noqa: BLE001 - whatever the file does to its reader, it is the file that is wrong
+    # Whatever a file does to its reader, the file is at fault.
+    except Exception as error:  # noqa: BLE001
         if isinstance(error, OSError) and error.errno in (UNWRITABLE | EXHAUSTED) - {errno.ENOMEM}:
             return {"errno": error.errno}
         refusal = _refusal(Invalid.at(FILE, f"the file cannot be read ({type(error).__name__})"))

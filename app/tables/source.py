@@ -1,5 +1,5 @@
-"""What a data set is read from: a file or lists, as columns of known kind, each with its place in
-what was sent.
+"""The source of a data set: a file or lists, as columns of known kind, each with its place in the
+request.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,8 +18,8 @@ _ROWS_SHOWN = 3  # of a flaw that many rows have
 
 Kind = Literal["numeric", "categorical"]
 Held = Literal["numeric", "truth", "moment", "words", "text"]
-"""What a column holds as it comes; `text` of a file without types may be anything, `words` were
-declared as such.
+"""The content of a column as it comes; `text` of a file without types may be anything, `words` were
+declared as strings.
 """
 
 
@@ -43,10 +43,9 @@ class Location:
         return self.flaw_of([row], msg)
 
     def flaw_of(self, rows: Sequence[int] | np.ndarray, msg: str) -> Flaw:
-        """The one flaw of these rows, at the first of them: how many there are, and the first
-        three.
-        """
-        first, count = [int(row) for row in rows[:_ROWS_SHOWN]], len(rows)
+        """The one flaw of these rows, at the first of them, with their number and the first few."""
+        count = len(rows)
+        first = [int(row) for row in rows[:_ROWS_SHOWN]]
         more = ", …" if count > len(first) else ""
         if self.cell is not None:
             shown = f"positions {', '.join(map(str, first))}{more}"
@@ -102,16 +101,16 @@ class Source:
     As it comes, an array is of a kind of `Held`, text cleaned or dictionary-encoded and null where
     a value is missing; or of a type that has no kind here. Once the source is typed, arrays are
     float64 or strings, by their `Kind`. By the name of a column, `ignored` has the report of one
-    that is not among them, `forms` how text stands for its numbers, `notes` what was made of it,
-    `refused` what cannot be read, and `left_out` counts of what is left out, by reason; the last
-    two are filled while the arrays are read.
+    that is not among them, `notations` how text stands for its numbers, `notes` what was made of
+    it, `refused` what cannot be read, and `left_out` counts of what is left out, by reason; the
+    last two are filled while the arrays are read.
     """
 
     places: Sequence[Location]
     kinds: Sequence[Any]
     batches: Callable[[], Iterator[list[Any]]]
     ignored: dict[str, ColumnReport] = field(default_factory=dict)
-    forms: dict[str, str] = field(default_factory=dict)
+    notations: dict[str, str] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
     refused: dict[str, Flaw] = field(default_factory=dict)
     left_out: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -123,7 +122,8 @@ class Source:
         def batches() -> Iterator[list[Any]]:
             return ([arrays[j] for j in kept] for arrays in self.batches())
 
-        places, kinds = [self.places[j] for j in kept], [self.kinds[j] for j in kept]
+        places = [self.places[j] for j in kept]
+        kinds = [self.kinds[j] for j in kept]
         return replace(
             self, places=places, kinds=kinds, batches=batches, ignored=self.ignored | reports
         )

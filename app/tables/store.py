@@ -1,4 +1,4 @@
-"""Data sets as Parquet over one URL, each a folder that is there whole or not at all."""
+"""Data sets as Parquet below one URL; each is a folder that exists complete or not at all."""
 
 import hashlib
 import io
@@ -53,12 +53,11 @@ class Draft:
 
 
 class DatasetStore:
-    """Data sets by their content: what is added twice is there once, under the same id.
+    """Data sets by their content: a table that is added twice is stored once, under the same id.
 
     Inline data sets expire after `keep_inline` seconds. Within one half of that time the same
-    content has the same id, in the next half another: so what may be removed by now has not been
-    referred to for half of the time at least, and no order that comes at the same moment can need
-    it.
+    content has the same id, in the next half another: so a data set that may be removed has not
+    been referred to for half of the time at least, and no order of the same moment can need it.
     """
 
     def __init__(
@@ -78,7 +77,7 @@ class DatasetStore:
         )
 
     def clean_up(self) -> int:
-        """Remove what killed processes left half-written; how many there were."""
+        """Remove data sets that killed processes left half-written; returns their number."""
         return self.storage.clean_up(_ID)
 
     def upload(
@@ -93,9 +92,9 @@ class DatasetStore:
         """Keep a file (CSV or Parquet), read in a process of its own that is killed once
         `is_cancelled()`.
 
-        Instances may have what was `ignored` before. Raises Invalid with places below `/file`,
-        `/label` and `/name`, or TooLarge; nothing is kept then. May block for seconds; memory of
-        the stored bytes.
+        Instances may have columns that were `ignored` before. Raises Invalid with places below
+        `/file`, `/label` and `/name`, or TooLarge; nothing is kept then. May block for seconds;
+        memory of the stored bytes.
         """
         request.check()
         with tempfile.TemporaryFile() as sink:
@@ -114,9 +113,9 @@ class DatasetStore:
         most_rows: int | None = None,
         is_cancelled: Callable[[], bool] = lambda: False,
     ) -> bytes:
-        """A Parquet file from anywhere as an Arrow stream, read like an upload; nothing is kept.
+        """A Parquet file as an Arrow stream, read like an upload; nothing is kept.
 
-        `charge` is told that it has so many of one byte. Raises Invalid at `/file`, or TooLarge
+        `charge` is called with the size of the stream. Raises Invalid at `/file`, or TooLarge
         beyond the limits of data sets, and for more than `most_rows` before any is read.
         """
         limits = self.limits if most_rows is None else replace(self.limits, max_rows=most_rows)
@@ -146,16 +145,17 @@ class DatasetStore:
         """
         sink = io.BytesIO()
         kind = "number" if numbers else "auto"
-        asked = UploadRequest(label=(), label_type=kind, types=dict(types or {}), owner=owner)
-        found = _reading().read_inline(features, rows, labels, asked, sink, self.limits)
-        dataset = replace(found, created_at=datetime.fromtimestamp(self._clock(), UTC))
-        # in another one the same content is another data set, and each expires
-        if period := self._period():
-            dataset = replace(dataset, id=id_of(found.id, period), expires=True)
-        return Draft(dataset, sink.getvalue(), found.id)
+        request = UploadRequest(label=(), label_type=kind, types=dict(types or {}), owner=owner)
+        drafted = _reading().read_inline(features, rows, labels, request, sink, self.limits)
+        dataset = replace(drafted, created_at=datetime.fromtimestamp(self._clock(), UTC))
+        # In another period the same content is another data set, and each expires.
+        period = self._period()
+        if period:
+            dataset = replace(dataset, id=id_of(drafted.id, period), expires=True)
+        return Draft(dataset, sink.getvalue(), drafted.id)
 
     def find(self, dataset_id: str) -> Dataset:
-        """The record of a data set; NotFound where there is none, Damaged where it cannot be read."""
+        """The record of a data set; NotFound if there is none, Damaged if it cannot be read."""
         return read_record(dataset_id, self._record(dataset_id))
 
     def table(self, dataset_id: str) -> Table:
@@ -170,9 +170,9 @@ class DatasetStore:
         if _ID.fullmatch(reference):
             return reference
         with suppress(NotFound, ValueError):
-            found = self.storage.read(_folder(owner, reference), _NAMED).decode()
-            if _ID.fullmatch(found) and self.storage.exists(found):
-                return found
+            dataset_id = self.storage.read(_folder(owner, reference), _NAMED).decode()
+            if _ID.fullmatch(dataset_id) and self.storage.exists(dataset_id):
+                return dataset_id
         raise NotFound(f"there is no data set {reference!r}")
 
     def page(
@@ -187,36 +187,42 @@ class DatasetStore:
         datasets = sorted(
             (dataset for dataset in self.all() if sees(dataset.owner)), key=_age, reverse=True
         )
-        rest = [dataset for dataset in datasets if after is None or _age(dataset) < after]
-        return page_of(rest, size, _age)
+        older = [dataset for dataset in datasets if after is None or _age(dataset) < after]
+        return page_of(older, size, _age)
 
     def remove(self, dataset_id: str) -> None:
-        """Remove a data set, after which its name refers to nothing; NotFound where there is none."""
+        """Remove a data set, after which its name refers to nothing; NotFound if there is none."""
         self._record(dataset_id)
         self.storage.remove(dataset_id)
 
     def keep(self, draft: Draft) -> Dataset:
-        """Store what was drafted, and have its name refer to it from now on.
+        """Store a draft, to which its name refers from now on.
 
-        Where the same content is there already, that is the answer, as this upload calls and
-        understands it.
+        Where the same content is stored already, the answer is that data set, with the name and the
+        reports of this upload.
         """
-        sent = kept = draft.dataset
+        dataset = stored = draft.dataset
         try:
             record = DATASET_JSON.dump_json(
-                replace(sent, columns=sent.columns[:_REPORTED]), indent=1
+                replace(dataset, columns=dataset.columns[:_REPORTED]), indent=1
             )
-            self.storage.publish(sent.id, {_TABLE: draft.parquet, _RECORD: record})
+            self.storage.publish(dataset.id, {_TABLE: draft.parquet, _RECORD: record})
         except Conflict as conflict:
             try:
-                kept = self.find(sent.id)
+                stored = self.find(dataset.id)
             except NotFound:
-                raise conflict from None  # it is not whole yet, or was removed at this moment
-        if sent.name is not None:
-            self.storage.write(f"{_folder(kept.owner, sent.name)}/{_NAMED}", kept.id.encode())
-        name = sent.name or kept.name
+                raise conflict from None  # it is not complete yet, or was removed at this moment
+        if dataset.name is not None:
+            self.storage.write(
+                f"{_folder(stored.owner, dataset.name)}/{_NAMED}", stored.id.encode()
+            )
+        name = dataset.name or stored.name
         return replace(
-            kept, name=name, columns=sent.columns, ignored=sent.ignored, lineage=sent.lineage
+            stored,
+            name=name,
+            columns=dataset.columns,
+            ignored=dataset.ignored,
+            lineage=dataset.lineage,
         )
 
     def parquet(self, dataset: Dataset) -> bytes:
@@ -229,25 +235,28 @@ class DatasetStore:
             ) from absent
         if hashlib.sha256(parquet).hexdigest() != dataset.digest:
             raise Damaged(
-                f"the stored table of {dataset.id} does not match its digest; delete it and upload it again"
+                f"the stored table of {dataset.id} does not match its digest;"
+                " delete it and upload it again"
             )
         return parquet
 
     def all(self) -> list[Dataset]:
-        """Those that are whole; what is being written or removed is not, and one that is damaged
-        hides no other.
+        """The complete data sets; one that is being written or removed is not complete, and one
+        that is damaged is left out.
         """
-        whole = []
+        datasets = []
         contents = self.storage.read_each(filter(_ID.fullmatch, self.storage.folders()), _RECORD)
         for dataset_id, content in contents.items():
             try:
-                whole.append(read_record(dataset_id, content))
+                datasets.append(read_record(dataset_id, content))
             except Damaged as error:
                 _log.warning("data set omitted: %s", error.detail)
-        return whole
+        return datasets
 
     def expired(self) -> list[str]:
-        """Inline data sets that are older than they are kept, whether something needs them or not."""
+        """The ids of inline data sets older than `keep_inline`, whether something needs them or
+        not.
+        """
         old = self._clock() - self._keep_inline
         return [
             dataset.id

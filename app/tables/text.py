@@ -1,5 +1,5 @@
-"""Text from callers: which is accepted, by one rule for names, categories and all other strings;
-and numbers.
+"""Text from callers: one rule for the characters of names, categories and all other strings; and
+the text of numbers.
 """
 
 import re
@@ -12,9 +12,7 @@ from payoff.errors import Invalid, pointer
 
 MAX_SHOWN = 40  # characters of a word in a message
 MAX_POSITIONS = 5  # that a message names
-MAX_CATEGORY = (
-    1000  # characters of a category; a longer value is text, and every model's card would carry it
-)
+MAX_CATEGORY = 1000  # characters; a longer value is text, and every model's card would carry it
 
 # Tabs and line ends occur in the cells and headers of spreadsheets; PostgreSQL stores no NUL.
 _REFUSED = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -22,10 +20,10 @@ _REFUSED = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 # Zero-width blanks and the mark of a byte order stand at the seams of files that were joined.
 _BLANKS = "".join(filter(str.isspace, map(chr, range(0x3001)))) + "\u200b\ufeff"
 
-# in one way only, so that no text takes quadratic time
+# The pattern matches in one way only, so that no text takes quadratic time.
 NUMBER = r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?"
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "None", "?")
-"""What says that there is no number."""
+"""Texts that stand for a missing value."""
 is_number = re.compile(NUMBER, re.ASCII).fullmatch
 
 
@@ -54,23 +52,20 @@ def spelling(text: str) -> str:
 
 
 def refused_character(text: str) -> str | None:
-    """What `text` contains that no text may, as a message; None where the text is accepted.
-    O(length).
-    """
-    if (found := _REFUSED.search(text)) is None:
+    """The message about the first character that is not allowed, None for accepted text."""
+    match = _REFUSED.search(text)
+    if match is None:
         return None
-    code = ord(found[0])
+    code = ord(match[0])
     kind = "the surrogate" if 0xD800 <= code <= 0xDFFF else "the control character"
-    return f"{kind} U+{code:04X} at position {found.start()} is not allowed in text"
+    return f"{kind} U+{code:04X} at position {match.start()} is not allowed in text"
 
 
 def refused_category(word: str) -> str | None:
     """As `refused_character`, or that the text is too long for a category."""
-    return (
-        refused_character(word)
-        if len(word) <= MAX_CATEGORY
-        else f"a category has at most {MAX_CATEGORY} characters"
-    )
+    if len(word) > MAX_CATEGORY:
+        return f"a category has at most {MAX_CATEGORY} characters"
+    return refused_character(word)
 
 
 def some_of(names: Sequence[str], limit: int) -> str:

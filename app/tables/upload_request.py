@@ -1,11 +1,11 @@
-"""What an upload asks for, besides its file; and how a CSV file is written."""
+"""The fields of an upload beside its file, and the dialect of a CSV file."""
 
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field
 
 from app.known_fields import KnownFields
-from app.tables.notations import check as check_form
+from app.tables.notations import check as check_notation
 from app.tables.text import check_text, normal
 from payoff.errors import MAX_NAME, Invalid, pointer
 
@@ -18,7 +18,7 @@ Header = Literal["first", "none"]
 def _column_type(ordered: str) -> str:
     if ordered not in {"number", "category", "ignore", "value"}:
         try:
-            return check_form(ordered)
+            return check_notation(ordered)
         except ValueError as error:
             raise ValueError(f"number, category, value, ignore or a form: {error}") from error
     return ordered
@@ -50,7 +50,8 @@ class UploadRequest(Dialect):
     name: str | None = None
     label_type: Literal["auto", "number"] = Field(
         default="auto",
-        description="auto: words and integers are classes, other numbers to be regressed on; number: all are",
+        description="auto: words and integers are classes, other numbers to be regressed on;"
+        " number: all are",
     )
     types: dict[Normal, ColumnType] = Field(default_factory=dict)
     drop_unlabelled: bool = Field(default=False, description="leave rows without a label out")
@@ -64,13 +65,13 @@ class UploadRequest(Dialect):
         return self.label == (name,) and self.label_type == "auto" and name not in self.types
 
     def reads(self, name: str) -> str | None:
-        """As what the column is ordered to be read: a value is a number."""
+        """The type that the column is ordered to be read as: a value is a number."""
         ordered = self.types.get(name)
         return "number" if ordered == "value" else ordered
 
     def named(self, kind: str) -> set[str]:
         """The columns that are ordered to be of this type."""
-        return {name for name, each in self.types.items() if each == kind}
+        return {name for name, column_type in self.types.items() if column_type == kind}
 
     def check(self) -> None:
         """Invalid at `/name`, `/types` or `/label_type`; the labels are checked beside the columns

@@ -1,5 +1,5 @@
-"""Columns of Arrow: which are text and which numbers, what text is a number, and what says that a
-value is missing.
+"""Columns of Arrow: whether they hold text or numbers, which text is a number, and which text is a
+missing value.
 
 Files, lists and the tables of requests are read by these functions alone, so that no value is read
 in two ways.
@@ -23,15 +23,15 @@ _NO_NUMBER = pa.scalar(None, pa.float64())
 _NO_WORD = pa.scalar(None, pa.string())
 _TICKS = {"s": 86_400, "ms": 86_400 * 10**3, "us": 86_400 * 10**6}  # of a day
 _NANOSECONDS = 1000  # of a microsecond, the finest part of a moment that text has
-_EXACT = 2**53  # up to here float64 represents every integer
-_PART = 1 << 16  # rows that are Python's integers at a time
+_EXACT = 2**53  # up to this number float64 represents every integer
+_PART = 1 << 16  # rows that are converted to Python's integers at a time
 _MIDNIGHT_OR_ZEROS = r"(?: 00:00:00)?(?:\.0+)?$"
 _COMMAS = str.maketrans({".": "?", ",": "."})
 _TEXT = pa.large_string()  # a column may hold more than 2 GB
-_BYTES_PER_VIEW = (
-    16  # a length in four bytes, then a prefix and where the rest is, or the text itself
-)
-_FREE_ROWS = 100_000  # that may take no bytes
+# a length in four bytes, then the text, or a prefix and the place of the text
+_BYTES_PER_VIEW = 16
+_MOST_BYTES_OF_CELL = 4 * MAX_CATEGORY  # a character takes four bytes at most
+_FREE_ROWS = 100_000  # rows that may take no bytes
 LARGEST_TEXT = 64 * 2**20  # bytes of a column in full, and of all that comes back with an answer
 _OFFSET_BYTES = 8  # of each text
 _COPIES = 2  # of views in memory while they are converted
@@ -93,30 +93,26 @@ def floats(column: Any) -> Any:
 
 
 def as_numbers(column: Any, decimal: str = ".") -> tuple[Any, Any]:
-    """A column as float64, and where words stand that are no numbers, which are null; None where
-    there are none.
+    """A column as float64, and a mask of the words that are no numbers, which are null; the mask is
+    None where there are none.
 
     Numbers are as they are; cleaned text is read to the last bit, a point being no part of a number
     where the `decimal` sign is a comma. NaN is null.
     """
+    unread = None
     if not holds_text(column.type):
-        found, strange = floats(column), None
+        numbers = floats(column)
     else:
-        words = column.cast(pa.string())
-        plain = (
-            words
-            if decimal == "."
-            else pc.replace_substring(pc.replace_substring(words, ".", "?"), ",", ".")
-        )
+        plain = column.cast(pa.string())
+        if decimal == ",":
+            plain = pc.replace_substring(pc.replace_substring(plain, ".", "?"), ",", ".")
         try:
-            found, strange = plain.cast(pa.float64()), None
+            numbers = plain.cast(pa.float64())
         except pa.ArrowInvalid:
             fits = pc.match_substring_regex(plain, f"^{NUMBER}$")
-            found, strange = (
-                pc.if_else(fits, plain, _NO_WORD).cast(pa.float64()),
-                pc.invert(fits).fill_null(False),
-            )
-    return pc.if_else(pc.is_nan(found), _NO_NUMBER, found), strange
+            numbers = pc.if_else(fits, plain, _NO_WORD).cast(pa.float64())
+            unread = pc.invert(fits).fill_null(False)
+    return pc.if_else(pc.is_nan(numbers), _NO_NUMBER, numbers), unread
 
 
 def holds_moments(kind: pa.DataType) -> bool:
@@ -124,8 +120,8 @@ def holds_moments(kind: pa.DataType) -> bool:
     return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
 
 
-def by_form(column: Any, form: str) -> tuple[Any, Any]:
-    """As `as_numbers`, with words that are written in a form; moments are days since 1970,
+def by_notation(column: Any, notation: str) -> tuple[Any, Any]:
+    """As `as_numbers`, with words that are written in a notation; moments are days since 1970,
     as `app.tables.notations` has them.
     """
     if holds_moments(column.type):
@@ -134,10 +130,10 @@ def by_form(column: Any, form: str) -> tuple[Any, Any]:
         return as_numbers(column)
     texts = column.cast(pa.string())
     words = pc.unique(texts).drop_null()
-    numbers = pa.array(map(reader(form), words.to_pylist()), pa.float64())
-    found = numbers.take(pc.index_in(texts, value_set=words))
-    strange = pc.and_(texts.is_valid(), found.is_null())
-    return found, strange if pc.any(strange).as_py() else None
+    numbers_of_words = pa.array(map(reader(notation), words.to_pylist()), pa.float64())
+    numbers = numbers_of_words.take(pc.index_in(texts, value_set=words))
+    unread = pc.and_(texts.is_valid(), numbers.is_null())
+    return numbers, unread if pc.any(unread).as_py() else None
 
 
 def _days(column: Any) -> Any:
@@ -146,11 +142,13 @@ def _days(column: Any) -> Any:
     """
     if pa.types.is_date(column.type):
         column = column.cast(pa.timestamp("ms"))
-    ticks, unit = column.cast(pa.int64()), column.type.unit
+    ticks = column.cast(pa.int64())
+    unit = column.type.unit
     if unit == "ns":
         sign = pc.if_else(pc.less(ticks, 0), -1, 0)
         microseconds = pc.divide(pc.bit_wise_xor(ticks, sign), _NANOSECONDS)
-        ticks, unit = pc.bit_wise_xor(microseconds, sign), "us"  # rounded down
+        ticks = pc.bit_wise_xor(microseconds, sign)  # rounded down
+        unit = "us"
     bounds = pc.min_max(ticks).as_py().values()
     if max(abs(bound or 0) for bound in bounds) <= _EXACT:
         return pc.divide(ticks.cast(pa.float64()), float(_TICKS[unit]))
@@ -177,11 +175,11 @@ def as_words(column: Any) -> Any:
         return pc.replace_substring_regex(texts, _MIDNIGHT_OR_ZEROS, "")
     if holds_numbers(column.type):
         numbers, _ = as_numbers(column)
-        whole = pc.and_(
+        is_integer = pc.and_(
             pc.equal(pc.floor(numbers), numbers), pc.less(pc.abs(numbers), float(_EXACT))
         )
-        integers = pc.if_else(whole, numbers, _NO_NUMBER).cast(pa.int64()).cast(pa.string())
-        return pc.if_else(whole, integers, numbers.cast(pa.string()))
+        integers = pc.if_else(is_integer, numbers, _NO_NUMBER).cast(pa.int64()).cast(pa.string())
+        return pc.if_else(is_integer, integers, numbers.cast(pa.string()))
     try:
         if not pa.types.is_dictionary(column.type):
             return column.cast(pa.string())
@@ -199,7 +197,7 @@ def plain(table: pa.Table, size: int, charge: Callable[[int, int], None]) -> pa.
     """The table of a stream of `size` bytes checked in full, with text as strings.
 
     Views may all point at the same bytes, and dictionaries repeat long words, so a small body can
-    stand for gigabytes: `charge` is told how many of what bytes their text takes before it is
+    stand for gigabytes: `charge` is called with the bytes that their text takes before it is
     converted. Raises Invalid at a column that cannot be read, TooLarge for more values than so many
     bytes can stand for, and what pyarrow raises for a table that is not valid.
     """
@@ -233,15 +231,14 @@ def _check_extent(table: pa.Table, size: int) -> None:
 def _plain(
     column: pa.ChunkedArray, name: str, charge: Callable[[int, int], None]
 ) -> pa.ChunkedArray:
-    kind, coded = _value_type(column.type), pa.types.is_dictionary(column.type)
-    # views within it could not be measured
+    kind = _value_type(column.type)
+    coded = pa.types.is_dictionary(column.type)
+    # Views within lists and structures could not be measured.
     if kind.num_fields or isinstance(kind, pa.BaseExtensionType):
-        msg = f"the type of {name!r} is '{column.type}'; lists, structures and extensions are not supported"
-        raise Invalid.at(pointer(name), msg)
-    texts = {
-        _place_of(array): array
-        for array in (chunk.dictionary if coded else chunk for chunk in column.chunks)
-    }
+        unsupported = "lists, structures and extensions are not supported"
+        raise Invalid.at(pointer(name), f"the type of {name!r} is '{column.type}'; {unsupported}")
+    arrays = [chunk.dictionary if coded else chunk for chunk in column.chunks]
+    texts = {_place_of(array): array for array in arrays}
     if pa.types.is_string_view(kind):
         size = sum(map(_view_bytes, texts.values()))
         _check_text(name, size)
@@ -253,15 +250,15 @@ def _plain(
     if not coded:
         return column.cast(_TEXT)
     words = {place: array.cast(_TEXT) for place, array in texts.items()}
-    lengths = {place: pc.binary_length(each) for place, each in words.items()}
+    lengths = {place: pc.binary_length(array) for place, array in words.items()}
     parts = [(_place_of(chunk.dictionary), chunk.indices) for chunk in column.chunks]
-    each_row = pa.chunked_array([lengths[place].take(codes) for place, codes in parts], pa.int64())
-    # bytes: no cell may be so long
-    if (row := pc.index(pc.greater(each_row, 4 * MAX_CATEGORY), True).as_py()) >= 0:
+    sizes = pa.chunked_array([lengths[place].take(codes) for place, codes in parts], pa.int64())
+    row = pc.index(pc.greater(sizes, _MOST_BYTES_OF_CELL), True).as_py()
+    if row >= 0:
         raise Invalid.at(
             pointer(name, row), f"{name!r} has at most {MAX_CATEGORY} characters a cell"
         )
-    size = pc.sum(each_row).as_py() or 0
+    size = pc.sum(sizes).as_py() or 0
     _check_text(name, size)
     charge(size, 1)
     charge(len(column), _OFFSET_BYTES)
@@ -272,12 +269,13 @@ def _check_text(name: str, size: int) -> None:
     """TooLarge for a column whose text takes too much once each cell has its own."""
     if size > LARGEST_TEXT:
         raise TooLarge(
-            f"the text of the column {name!r} takes {size:,} bytes in full; at most {LARGEST_TEXT:,} are supported"
+            f"the text of the column {name!r} takes {size:,} bytes in full;"
+            f" at most {LARGEST_TEXT:,} are supported"
         )
 
 
 def _place_of(array: pa.Array) -> tuple[int, ...]:
-    """Equal for arrays that share all their buffers, as the batches of a stream share a dictionary."""
+    """A key that is equal for arrays with the same buffers, such as the dictionary of a stream."""
     return (array.offset, len(array), *(part.address for part in array.buffers() if part))
 
 
@@ -293,15 +291,15 @@ def _view_bytes(array: pa.Array) -> int:
     return int(lengths.sum())
 
 
-def first_longer(column: pa.Array | pa.ChunkedArray, most: int) -> int:
+def first_longer(column: pa.Array | pa.ChunkedArray, max_characters: int) -> int:
     """The first row whose text has more than so many characters; -1 where there is none."""
-    return int(pc.index(pc.greater(pc.utf8_length(column), most), True).as_py())
+    return int(pc.index(pc.greater(pc.utf8_length(column), max_characters), True).as_py())
 
 
 def index_columns(schema: pa.Schema) -> set[str]:
     """The columns that hold the index of the pandas table that a table was written from."""
     try:
-        found = json.loads((schema.metadata or {})[b"pandas"])["index_columns"]
-        return {name for name in found if isinstance(name, str)}
+        columns = json.loads((schema.metadata or {})[b"pandas"])["index_columns"]
+        return {name for name in columns if isinstance(name, str)}
     except (KeyError, TypeError, ValueError, RecursionError):
         return set()

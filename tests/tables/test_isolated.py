@@ -180,7 +180,7 @@ def test_unexpected_errors_name_their_class_alone(store, monkeypatch):
         raise KeyError(word)
 
     monkeypatch.setattr(reading, "read_upload", broken)
-    message = reading.told(LIMITS, ORDER, io.BytesIO(CSV), io.BytesIO())
+    message = reading.message(LIMITS, ORDER, io.BytesIO(CSV), io.BytesIO())
 
     assert message["flaws"] == [("/file", "the file cannot be read (KeyError)")]
     assert word not in message["trace"]
@@ -191,7 +191,7 @@ def test_a_full_disk_is_not_the_files_fault(store, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(reading, "read_upload", full)
-    message = reading.told(LIMITS, ORDER, io.BytesIO(CSV), io.BytesIO())
+    message = reading.message(LIMITS, ORDER, io.BytesIO(CSV), io.BytesIO())
     monkeypatch.setattr(isolated, "_message", lambda *_: message)
 
     with pytest.raises(OSError, match="No space") as caught:

@@ -22,7 +22,7 @@ from app.tables.text import MAX_CATEGORY, MAX_POSITIONS, MISSING, normal, refuse
 from app.tables.values import (
     LARGEST_TEXT,
     as_words,
-    by_form,
+    by_notation,
     first_longer,
     floats,
     holds_moments,
@@ -166,12 +166,12 @@ def _rows_of_table(table: pa.Table, schema: Schema) -> Rows:
     for j, name in enumerate(schema.names):
         column = table.column(name)
         if not _fits(column.type, schema, j):
-            needed = "strings" if j in schema.formed or j in schema.categorical else "numbers"
+            needed = "strings" if j in schema.readers or j in schema.categorical else "numbers"
             raise Invalid.at(
                 pointer(name), f"the type of {name!r} is '{column.type}'; it must be {needed}"
             )
-        if j in schema.formed:
-            numbers, strange = by_form(column, schema.features[j].form)
+        if j in schema.readers:
+            numbers, strange = by_notation(column, schema.features[j].form)
             if strange is not None:
                 reject(
                     Flaw(flaw.loc + pointer(j), flaw.msg)
@@ -209,7 +209,7 @@ def _fits(kind: pa.DataType, schema: Schema, j: int) -> bool:
     """Whether a column of this type has what feature `j` holds."""
     form = schema.features[j].form
     if holds_text(kind):
-        return j in schema.formed or j in schema.categorical
+        return j in schema.readers or j in schema.categorical
     if holds_moments(kind):
         return form.startswith(ISO) or j in schema.categorical
     if pa.types.is_boolean(kind):
