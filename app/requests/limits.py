@@ -113,7 +113,7 @@ def decide_within_limits(
         limits.lower[names.index(name)] = limit.at_least or 0
         limits.upper[names.index(name)] = _MAX_COUNT if limit.at_most is None else limit.at_most
     for r, resource in enumerate(resources):
-        limits.most[r] = resource.at_most
+        limits.available[r] = resource.at_most
         for name, use in resource.use.items():
             limits.uses[r, names.index(name)] = use
     solution = decide_within(P, B, decision.choice, limits)
@@ -188,6 +188,6 @@ def _documents(
             value = getattr(limit, bound)
             if value is not None:
                 yield described(name, int(counts[a]), bound, value, prices[a])
-    for resource, uses, price in zip(resources, limits.uses, solution.most, strict=True):
+    for resource, uses, price in zip(resources, limits.uses, solution.available, strict=True):
         used = float(f"{uses @ counts:.{_DIGITS}g}")
         yield described(resource.name, used, "at_most", resource.at_most, price)

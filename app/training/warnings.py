@@ -12,7 +12,7 @@ from app.requests.specifications import TrainSpec
 from app.tables.dataset import Table
 from app.tables.text import some_of
 from app.training.evaluation import Split
-from payoff.decisions.calibration import FEW
+from payoff.decisions.calibration import MIN_ROWS_OF_CURVE
 from payoff.decisions.metrics import mean_rank_area
 from payoff.errors import counted
 
@@ -36,11 +36,11 @@ def rare_classes(table: Table, rows: Split) -> list[str]:
         return []
     found, y = [], table.y[rows.train]
     counts = y.sum(axis=0) if y.ndim == 2 else np.bincount(y, minlength=len(table.classes))
-    rarest = [k for k in np.argsort(counts, kind="stable") if counts[k] < FEW]
+    rarest = [k for k in np.argsort(counts, kind="stable") if counts[k] < MIN_ROWS_OF_CURVE]
     if rarest:
         kind, needed = (
             "classes" if y.ndim == 1 else "labels",
-            math.ceil(FEW * len(table.y) / len(rows.train)),
+            math.ceil(MIN_ROWS_OF_CURVE * len(table.y) / len(rows.train)),
         )
         named = some_of(
             [f"{table.classes[k]!r} ({counted(counts[k], 'row')})" for k in rarest], _MAX_NAMED
@@ -104,7 +104,7 @@ def separating_features(table: Table) -> list[str]:
     rows = np.random.default_rng(0).permutation(n)[:size]  # also because files are sorted by class
     y = table.y[rows]
     guesses = len(y) - np.bincount(y).max()  # errors of who always says the most common class
-    if guesses < FEW:
+    if guesses < MIN_ROWS_OF_CURVE:
         return []
     features = []
     for j, name in enumerate(table.schema.names):

@@ -20,12 +20,11 @@ if TYPE_CHECKING:
     from payoff.decisions.case_benefits import CaseBenefits, Term
 
 LARGEST = 1e150  # sums and products of two such benefits stay far from overflow
-TIE = 8 * float(
-    np.finfo(np.float64).eps
-)  # per class; rounding of inputs, products and sums stays below half of it
+# Per class; the rounding of inputs, products and sums stays below half of it.
+TIE = 8 * float(np.finfo(np.float64).eps)
 
 MOST_CELLS_IN_WORDS = 100
-MOST_CHARACTERS_IN_WORDS = 1_000  # headers of answers have room for them
+MOST_CHARACTERS_IN_WORDS = 1_000  # headers of answers have room for so many
 _LISTS = {list, tuple}
 _NUMBERS = {float, int}
 
@@ -43,30 +42,30 @@ def decide(P: np.ndarray, B: np.ndarray) -> Decision:
     """The action with the largest expected benefit `sum_i p_i b[i][a]` for every row, ties to the
     lowest index.
 
-    Shapes: posteriors P (n, K); B (K, A) for all rows or (n, K, A) for each its own. The choice is
-    made on expected regrets `sum_i p_i (max_c b[i][c] - b[i][a])`, the same rule as a sum of
-    nonnegative terms: nothing cancels, so a constant added to a row of B, however large, changes no
-    decision as long as it is added exactly, nor does a positive factor, down to 1e-300 or so, where
-    floats lose digits. Actions whose regrets differ by rounding only (relatively `TIE * K`) are
-    tied. O(n K A).
+    Shapes: posteriors P (n, K); B (K, A), one matrix for all rows, or (n, K, A), one for each row.
+    The choice minimises the expected regret `sum_i p_i (max_c b[i][c] - b[i][a])`. That is the same
+    rule as a sum of nonnegative terms, in which nothing cancels. So a constant that is added
+    exactly to a row of B, however large, changes no decision. Nor does a positive factor, down to
+    about 1e-300, where floats lose digits. Actions whose regrets differ by rounding only
+    (relatively `TIE * K`) are tied. O(n K A).
     """
     if B.ndim == 3 and len(B) == 1:
         B = B[0]
-    lost = losses(B)
+    regrets_by_class = losses(B)
     if B.ndim == 2:
-        return Decision(least(lost.T.dot(P.T), P.shape[1]), P.dot(B))
-    regrets = np.einsum("nk,nka->an", P, lost)
-    return Decision(least(regrets, P.shape[1]), np.einsum("nk,nka->na", P, B))
+        return Decision(least(regrets_by_class.T.dot(P.T), P.shape[1]), P.dot(B))
+    expected_regrets = np.einsum("nk,nka->an", P, regrets_by_class)
+    return Decision(least(expected_regrets, P.shape[1]), np.einsum("nk,nka->na", P, B))
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A benefit matrix (K, A), or one for each instance (n, K, A), that was checked, kept for the
-    next request.
+    """A checked benefit matrix (K, A), or one for each instance (n, K, A), kept for later calls.
 
-    `actions` name its columns; they are the classes where it is not `is_named`. `best` are the
-    actions that were best for the classes in training, `like_costs` is what the request's own order
-    of actions says. With `cases` the matrix is still to be computed for each, see `by_case`.
+    `actions` name its columns; without names, `is_named` false, they are the classes. `best` are
+    the actions that were best for the classes in training. `like_costs` are warnings that depend on
+    the order in which the caller has the actions. With `cases` the matrix depends on the case, and
+    `by_case` computes it.
     """
 
     benefits: np.ndarray
@@ -79,14 +78,15 @@ class Prepared:
 
     @cached_property
     def warnings(self) -> list[str]:
-        """What looks like a mistake in it."""
+        """What looks like a mistake in the matrix."""
         return oddities(self.benefits, self.actions, self.classes, self.best) or [*self.like_costs]
 
     @cached_property
     def in_words(self) -> list[str]:
         """What each action brings or costs, a sentence for each class, so that people notice a
-        wrong sign or a transposed matrix; empty for a long one, and where each instance has its
-        own.
+        wrong sign or a transposed matrix.
+
+        Empty for a large matrix, and where each instance has a matrix.
         """
         if self.benefits.ndim > 2 or self.benefits.size > MOST_CELLS_IN_WORDS:
             return []
@@ -102,7 +102,7 @@ class Prepared:
 
     @cached_property
     def notes(self) -> dict[str, Any]:
-        """What others keep as long as it."""
+        """Values that other modules derive from the matrix and keep with it."""
         return {}
 
     @cached_property
@@ -117,7 +117,9 @@ class Prepared:
 
 
 def _effect(benefit: float, term: Term | None) -> str:
-    """What a cell brings or costs, with its `term` where it depends on the case."""
+    """What the action of a cell brings or costs, with the `term` of a cell that depends on the
+    case.
+    """
     if term is None:
         return f"{'costs' if benefit < 0 else 'brings'} {abs(benefit):.15g}"
     varying = f"{abs(term.times):.15g} times {term.column}"
@@ -127,13 +129,15 @@ def _effect(benefit: float, term: Term | None) -> str:
 
 
 def regrets(P: np.ndarray, B: np.ndarray) -> np.ndarray:
-    """Expected regrets, float64 (A, n), shapes as in `decide`; the same for equal rows, whatever
-    the other rows are.
+    """Expected regrets, float64 (A, n), shapes as in `decide`.
+
+    Equal rows have equal regrets to the last bit, whatever the other rows are.
     """
-    lost = losses(B)
+    regrets_by_class = losses(B)
     R = np.zeros((B.shape[-1], len(P)))
     for k in range(P.shape[1]):
-        R += lost[k][:, None] * P[:, k] if B.ndim == 2 else lost[:, k].T * P[:, k]
+        of_class = regrets_by_class[k][:, None] if B.ndim == 2 else regrets_by_class[:, k].T
+        R += of_class * P[:, k]
     return R
 
 
@@ -149,13 +153,12 @@ def irrelevance(B: np.ndarray, actions: Sequence[object] | None = None) -> list[
         return []
     if B.ndim == 3:
         count = len(B) - int(np.count_nonzero(relevant))
-        which = f"in the benefit matrices of {count} of {len(B)} instances one action"
+        dominant = f"in the benefit matrices of {count} of {len(B)} instances one action"
     else:
         best = int(inferior.argmin())
-        which = f"action {(actions[best] if actions is not None else best)!r}"
-    return [
-        f"{which} is at least as good as every other for every class: decisions do not depend on the data"
-    ]
+        dominant = f"action {(best if actions is None else actions[best])!r}"
+    reason = "is at least as good as every other for every class"
+    return [f"{dominant} {reason}: decisions do not depend on the data"]
 
 
 def like_costs(B: np.ndarray) -> list[str]:
@@ -166,11 +169,11 @@ def like_costs(B: np.ndarray) -> list[str]:
     """
     if B.shape[-1] != B.shape[-2] or B.shape[-1] < 2 or (B < 0).any():
         return []
-    own = np.diagonal(B, axis1=-2, axis2=-1)[..., None]
-    if ((own >= B).sum(axis=-1) > 1).any():
+    diagonal = np.diagonal(B, axis1=-2, axis2=-1)[..., None]
+    if ((diagonal >= B).sum(axis=-1) > 1).any():
         return []
-    own_is_least = "in each row that of the same place is the least"
-    return [f"no number of 'benefits' is negative, and {own_is_least}: are these costs?"]
+    diagonal_is_least = "in each row that of the same place is the least"
+    return [f"no number of 'benefits' is negative, and {diagonal_is_least}: are these costs?"]
 
 
 def _namesakes(actions: Sequence[object], classes: Sequence[object]) -> tuple[int, ...]:
@@ -178,11 +181,8 @@ def _namesakes(actions: Sequence[object], classes: Sequence[object]) -> tuple[in
     if actions is classes:
         return tuple(range(len(classes)))
     column = {str(name): a for a, name in enumerate(actions)}
-    return (
-        tuple(column.get(str(name), -1) for name in classes)
-        if column.keys() >= set(map(str, classes))
-        else ()
-    )
+    names = [str(name) for name in classes]
+    return tuple(column[name] for name in names) if column.keys() >= set(names) else ()
 
 
 def oddities(
@@ -191,35 +191,38 @@ def oddities(
     classes: Sequence[object] = (),
     before: Sequence[object] = (),
 ) -> list[str]:
-    """Warnings about a matrix that may be transposed, shuffled, or of costs: see `irrelevance`; or
-    in no class the best action is that of the same name, or, where actions have names of their own,
-    that which was the best `before`, in training.
+    """Warnings about a matrix that may be transposed or shuffled, or that may contain costs.
 
-    Shapes and names as in `irrelevance`; without `actions` the columns are the `classes` where they
-    are as many.
+    The first is that of `irrelevance`. The second: in no class the action of the same name is the
+    best. Where actions do not have the names of classes, it compares with the actions that were the
+    best `before`, in training. Shapes and names as in `irrelevance`; without `actions` the columns
+    are the `classes` where they are as many. O(size).
     """
     if actions is None and B.shape[-1] == len(classes):
         actions = classes
-    if found := irrelevance(B, actions):
-        return found
-    own, owned = () if actions is None else _namesakes(actions, classes), "the one of the same name"
-    if not own and before and actions is not None:
-        own, owned = _namesakes(actions, before), "the one which was the best in training"
-    best = losses(B) == 0
-    if len(own) and not (hits := best[..., np.arange(len(own)), own].any(axis=-1)).all():
-        where = f" in {int((~hits).sum())} of {len(B)} matrices" if B.ndim == 3 else ""
-        found.append(
-            f"in no class the best action is {owned}{where}: rows are actual classes, columns are actions, and"
-            " benefits are gains, not costs"
-        )
-    return found
+    warnings = irrelevance(B, actions)
+    if warnings or actions is None:
+        return warnings
+    expected = "the one of the same name"
+    columns = _namesakes(actions, classes)
+    if not columns and before:
+        expected = "the one which was the best in training"
+        columns = _namesakes(actions, before)
+    if not columns:
+        return []
+    is_best = losses(B) == 0
+    plausible = is_best[..., np.arange(len(columns)), columns].any(axis=-1)
+    if plausible.all():
+        return []
+    matrices = f" in {int((~plausible).sum())} of {len(B)} matrices" if B.ndim == 3 else ""
+    convention = "rows are actual classes, columns are actions, and benefits are gains, not costs"
+    return [f"in no class the best action is {expected}{matrices}: {convention}"]
 
 
 def class_means(y: np.ndarray, B: np.ndarray) -> np.ndarray:
-    """The mean benefits (K, A) of the rows of each class, for codes y (n,) and B (n, K, A); of (K,
-    A) these.
+    """The mean benefits (K, A) of the rows of each class, for codes y (n,) and B (n, K, A).
 
-    A class without rows has the mean of all.
+    A class without rows has the mean of all rows. B (K, A) is returned as it is.
     """
     if B.ndim == 2:
         return B
@@ -228,10 +231,10 @@ def class_means(y: np.ndarray, B: np.ndarray) -> np.ndarray:
 
 
 def mu(benefit: float, bound: float) -> float | None:
-    """`benefit / bound`, 1 being perfect; None where the bound is not positive or so small that the
-    ratio overflows.
+    """The share `benefit / bound`, 1 being perfect: the paper's performance metric (Benefit-Based
+    Performance Metric).
 
-    The paper's performance metric (Benefit-Based Performance Metric).
+    None where the bound is not positive, or so small that the ratio overflows.
     """
     ratio = float(benefit) / float(bound) if bound > 0 else math.inf
     return ratio if math.isfinite(ratio) else None
@@ -256,21 +259,24 @@ def confusion(y: np.ndarray, choice: np.ndarray, n_classes: int, n_actions: int)
 def as_benefits(
     value: Any, n_classes: int, n_instances: int | None = None, n_actions: int | None = None
 ) -> np.ndarray:
-    """Benefits as sent, nested lists, as float64: (K, A), or (n, K, A) where nested three deep.
+    """Benefits from nested lists as float64: (K, A), or (n, K, A) where nested three deep.
 
-    `n_instances` allows, and counts, one matrix per instance; None allows a single matrix only.
-    `n_actions` is the number of columns needed; None takes any. Benefits are finite numbers of
-    magnitude at most `LARGEST`. Raises Invalid with the place of each flaw, `/class/action` or
-    `/instance/class/action`. O(size).
+    With `n_instances` so many matrices are allowed, too; with None only a single matrix is.
+    `n_actions` is the number of columns; with None any number is allowed. Benefits are finite
+    numbers of magnitude at most `LARGEST`. Raises Invalid with the place of each flaw,
+    `/class/action` or `/instance/class/action`. O(size).
     """
-    first, instances = (value[0], (n_instances,)) if _is_nested(value, 3) else (value, ())
-    width = n_actions or (len(first[0]) if _is_nested(first, 2) else 1)
-    shape = *(count for count in instances if count is not None), n_classes, max(width, 1)
-    if None in instances:
+    by_instance = _is_nested(value, 3)
+    if by_instance and n_instances is None:
         raise Invalid(
             "invalid benefit matrix",
             [Flaw("", "one benefit matrix is allowed here, not one per instance")],
         )
+    first = value[0] if by_instance else value
+    width = n_actions or (len(first[0]) if _is_nested(first, 2) else 1)
+    shape = [n_classes, max(width, 1)]
+    if by_instance and n_instances is not None:
+        shape.insert(0, n_instances)
     B = _converted(value, shape)
     if B is None:
         raise Invalid("invalid benefit matrix", _flaws(value, shape, ""))
@@ -279,21 +285,20 @@ def as_benefits(
 
 def losses(B: np.ndarray) -> np.ndarray:
     """The regret of each action for each class, shaped like B, nonnegative."""
-    best: np.ndarray = reduce(
-        np.maximum, np.moveaxis(B, -1, 0)
-    )  # of one matrix per row ten times as fast as `max`
-    lost: np.ndarray = best[..., None] - B
-    return lost
+    # For one matrix per row ten times as fast as `max`.
+    best: np.ndarray = reduce(np.maximum, np.moveaxis(B, -1, 0))
+    regrets_by_class: np.ndarray = best[..., None] - B
+    return regrets_by_class
 
 
 def least(regrets: np.ndarray, n_classes: int) -> np.ndarray:
     """The lowest index with the least regret up to rounding in every column of regrets (A, n)."""
-    if regrets.shape[1] == 1:  # a single prediction: lists beat arrays
-        own = regrets[:, 0].tolist()
-        most = min(own) * (1.0 + TIE * n_classes)
-        return np.array([next(a for a, regret in enumerate(own) if regret <= most)])
+    if regrets.shape[1] == 1:  # for a single row, lists are faster than arrays
+        regret_of = regrets[:, 0].tolist()
+        highest = min(regret_of) * (1.0 + TIE * n_classes)
+        return np.array([next(a for a, regret in enumerate(regret_of) if regret <= highest)])
     tied: np.ndarray = regrets <= regrets.min(axis=0) * (1.0 + TIE * n_classes)
-    if len(tied) == 2:  # a tenth of the time of `argmax`
+    if len(tied) == 2:  # comparing two rows takes a tenth of the time of `argmax`
         first: np.ndarray = (tied[1] > tied[0]).astype(np.intp)
     else:
         first = tied.argmax(axis=0)
@@ -302,14 +307,14 @@ def least(regrets: np.ndarray, n_classes: int) -> np.ndarray:
 
 def _is_nested(value: Any, levels: int) -> bool:
     """Whether the first elements are nested lists, `levels` deep."""
-    return type(value) in _LISTS and (
-        levels == 1 or (bool(value) and _is_nested(value[0], levels - 1))
-    )
+    if type(value) not in _LISTS:
+        return False
+    return levels == 1 or (bool(value) and _is_nested(value[0], levels - 1))
 
 
 def _converted(value: Any, shape: Sequence[int]) -> np.ndarray | None:
-    """Nested lists as float64, None where they have another shape or hold anything but numbers up
-    to `LARGEST`.
+    """Nested lists as float64; None where they have another shape, or contain anything but numbers
+    of magnitude at most `LARGEST`.
     """
     level = [value]
     for size in shape:
@@ -320,7 +325,7 @@ def _converted(value: Any, shape: Sequence[int]) -> np.ndarray | None:
         return None
     try:
         B = np.array(level, dtype=np.float64).reshape(shape)
-    except OverflowError:  # an integer beyond all floats
+    except OverflowError:  # an integer larger than all floats
         return None
     return B if np.abs(B).max(initial=0.0) <= LARGEST else None  # NaN compares false
 
@@ -329,29 +334,29 @@ def refused_benefit(value: Any) -> str | None:
     """What keeps a cell from being a benefit, as a message."""
     if type(value) not in _NUMBERS:
         return f"a benefit is a number, not {described(value)}"
-    return (
-        None
-        if abs(value) <= LARGEST
-        else f"a benefit is a finite number of magnitude at most {LARGEST:g}"
-    )
+    if abs(value) <= LARGEST:
+        return None
+    return f"a benefit is a finite number of magnitude at most {LARGEST:g}"
 
 
 def _flaws(value: Any, shape: Sequence[int], loc: str) -> Iterator[Flaw]:
-    """What keeps it from being numbers of this shape, in detail."""
+    """What keeps the value at `loc` from being nested lists of benefits of this shape."""
     if not shape:
-        if message := refused_benefit(value):
+        message = refused_benefit(value)
+        if message:
             yield Flaw(loc, message)
         return
-    what, of = _PARTS[len(shape)]
+    parts, unit = _PARTS[len(shape)]
     if type(value) not in _LISTS:
-        yield Flaw(loc, f"here is a list of {what}, one per {of}")
+        yield Flaw(loc, f"here is a list of {parts}, one per {unit}")
     elif len(value) != shape[0]:
-        yield Flaw(loc, f"{len(value)} {what} where {shape[0]} are needed, one per {of}")
+        yield Flaw(loc, f"{len(value)} {parts} where {shape[0]} are needed, one per {unit}")
     else:
         for i, part in enumerate(value):
             yield from _flaws(part, shape[1:], loc + pointer(i))
 
 
+# By the number of levels of nested lists: the elements, and what there is one element for.
 _PARTS = {
     1: ("benefits", "action"),
     2: ("rows", "actual class"),

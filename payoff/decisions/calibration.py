@@ -17,15 +17,16 @@ from scipy.special import expit, logit, softmax
 
 from payoff.stored import Stored
 
-FEW = 20  # rows of a class with which it has no isotonic curve of its own
+MIN_ROWS_OF_CURVE = 20  # rows of a class that has an isotonic curve of its own
 
 
 class Calibrator(Protocol):
     """A fitted calibrator."""
 
     def apply(self, P: np.ndarray) -> np.ndarray:
-        """Calibrated probabilities (n, K) for the model's own (n, K): rows sum to 1; nothing is
-        checked. O(n K).
+        """Calibrated probabilities (n, K) from those of the model (n, K); rows sum to 1.
+
+        Nothing is checked. O(n K).
         """
         ...
 
@@ -34,8 +35,8 @@ class Calibrator(Protocol):
 class Sigmoid(Stored):
     """Platt's curve `1/(1 + exp(-(slope log-odds + offset)))`, slope >= 0, for class 1 of two.
 
-    Probabilities closer to 0 or 1 than `limit` count as `limit`; the answers stay `lowest` away
-    from 0 and 1.
+    Probabilities closer to 0 or 1 than `limit` count as `limit`; calibrated ones are from `lowest`
+    to `1 - lowest`.
     """
 
     slopes: np.ndarray
@@ -56,7 +57,7 @@ class Multinomial(Stored):
     """Probabilities proportional to `exp(slope log p_k + offset_k)`, slope >= 0, for K >= 3
     classes.
 
-    Probabilities below `limit` count as `limit`; the answers are at least about `lowest`.
+    Probabilities below `limit` count as `limit`; calibrated ones are at least about `lowest`.
     """
 
     slope: float
@@ -72,16 +73,17 @@ class Multinomial(Stored):
 
 
 def are_constant(P: np.ndarray, models: int) -> bool:
-    """Whether probabilities P (n, K) of so many models, each on rows of its own, are those of
-    constant models.
+    """Whether each of the models that predicted probabilities P (n, K), on different rows, predicts
+    the same for all rows.
     """
     return len(np.unique(P, axis=0)) <= models
 
 
 @dataclass(frozen=True)
 class Isotonic(Stored):
-    """Rising piecewise linear curves through knots, flat outside; one per class, or one for two
-    classes.
+    """Rising piecewise linear curves through knots, constant outside of them.
+
+    There is one curve for each class, or a single one for class 1 of two.
     """
 
     knots: tuple[np.ndarray, ...]
@@ -100,8 +102,8 @@ class Isotonic(Stored):
 
 
 def is_flat(calibrator: Calibrator | None) -> bool:
-    """Whether it gives each row the same probabilities: those that it was fitted on ranked
-    nothing.
+    """Whether a calibrator gives all rows the same probabilities, because those that it was fitted
+    on did not rank the rows.
     """
     if isinstance(calibrator, Multinomial):
         return calibrator.slope == 0

@@ -1,9 +1,10 @@
-"""How calibrators are fitted, with scikit-learn and SciPy's solvers, which applying them can spare.
+"""How calibrators are fitted: with scikit-learn and SciPy's solvers, which `calibration` does not
+import.
 
 A probability of 0 has no finite log-odds, so probabilities are clipped before the logarithm. A
 forest of T trees has no resolution below one vote: its limit is 1/(2 (T + 1)), because with a far
 smaller one a few votes of exactly 0 determine the slope. Models without such a `resolution` use the
-most likely of `_LIMITS`: naive Bayes ranks correctly far beyond 1/(n+2), logistic regression with
+most likely of `_LIMITS`: naive Bayes ranks correctly far below 1/(n+2), logistic regression with
 heavy tails does not.
 """
 
@@ -15,7 +16,13 @@ from scipy.optimize import minimize
 from scipy.special import expit, log_softmax, logit
 from sklearn.isotonic import IsotonicRegression
 
-from payoff.decisions.calibration import FEW, Calibrator, Isotonic, Multinomial, Sigmoid
+from payoff.decisions.calibration import (
+    MIN_ROWS_OF_CURVE,
+    Calibrator,
+    Isotonic,
+    Multinomial,
+    Sigmoid,
+)
 
 _LIMITS = (1e-15, 1e-9, 1e-6, 1e-4)  # and 1/(n+2)
 _OFFSET_ROWS = 1.0  # weight of the prior that draws the offsets to 0, in rows
@@ -26,11 +33,9 @@ def fit_calibrator(
     method: str, P: np.ndarray, codes: np.ndarray, weights: np.ndarray, resolution: float = 0.0
 ) -> Calibrator:
     """A calibrator by `isotonic` or `sigmoid`; the other arguments as in `fit_sigmoid`."""
-    return (
-        fit_isotonic(P, codes, weights)
-        if method == "isotonic"
-        else fit_sigmoid(P, codes, weights, resolution)
-    )
+    if method == "isotonic":
+        return fit_isotonic(P, codes, weights)
+    return fit_sigmoid(P, codes, weights, resolution)
 
 
 def fit_sigmoid(
@@ -43,25 +48,26 @@ def fit_sigmoid(
     positive, `resolution` the smallest probability above 0 that the model can give, 0 where there
     is none. A negative slope becomes 0: then the scores have no ranking, and the answer is the
     class shares. In the multinomial form the targets are smoothed by one row that is shared among
-    the classes, and the offsets have a normal prior of the weight of one row. Platt (1999),
-    Probabilistic outputs for support vector machines, section 2.2. O(n K) per step, some ten steps,
-    for each limit that is tried.
+    the classes, and the offsets have a normal prior of the weight of one row. O(n K) per step, some
+    ten steps, for each limit that is tried. Source: Platt (1999), Probabilistic outputs for support
+    vector machines, section 2.2.
     """
     lowest = 1 / (len(P) + 2)
     vote = resolution / (2 * (1 + resolution))
     limits = (max(lowest, vote),) if resolution else (*_LIMITS, lowest)
     fits = [_limited(P, codes, weights, lowest, limit) for limit in limits]
-    losses = [-(weights @ np.log(one.apply(P)[np.arange(len(P)), codes])) for one in fits]
+    rows = np.arange(len(P))
+    losses = [-(weights @ np.log(fit.apply(P)[rows, codes])) for fit in fits]
     return fits[int(np.argmin(losses))]
 
 
 def _limited(
     P: np.ndarray, codes: np.ndarray, weights: np.ndarray, lowest: float, limit: float
 ) -> Sigmoid | Multinomial:
+    """A sigmoid or multinomial form, for probabilities that are clipped at `limit`."""
     if P.shape[1] > 2:
-        return Multinomial(
-            *_multinomial(np.log(np.maximum(P, limit)), codes, weights), lowest, limit
-        )
+        slope, offsets = _multinomial(np.log(np.maximum(P, limit)), codes, weights)
+        return Multinomial(slope, offsets, lowest, limit)
     slope, offset = platt(logit(np.clip(P[:, 1], limit, 1 - limit)), codes == 1, weights)
     return Sigmoid(np.array([slope]), np.array([offset]), lowest, limit)
 
@@ -69,15 +75,16 @@ def _limited(
 def fit_isotonic(P: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Isotonic:
     """Isotonic regression (pool adjacent violators) of "is class k" on the probability of k.
 
-    Arguments as in `fit_sigmoid`; O(n log n) per class. Between two knots the curve is linear. With
-    three classes or more, those of fewer than `FEW` rows share one curve, fitted on the
-    probabilities of all classes. O(n K log n K).
+    Arguments as in `fit_sigmoid`. Between two knots the curve is linear. With three classes or
+    more, those of fewer than `MIN_ROWS_OF_CURVE` rows share one curve, fitted on the probabilities
+    of all classes. O(n K log n K).
     """
     lowest = 1 / (len(P) + 2)
     K = P.shape[1]
-    fits = [_rising(P[:, k], codes == k, weights) for k in (range(1, 2) if K == 2 else range(K))]
-    rare = np.flatnonzero(np.bincount(codes, minlength=K) < FEW) if K > 2 else ()
-    if len(rare):
+    classes = range(1, 2) if K == 2 else range(K)
+    fits = [_rising(P[:, k], codes == k, weights) for k in classes]
+    rare = np.flatnonzero(np.bincount(codes, minlength=K) < MIN_ROWS_OF_CURVE)
+    if K > 2 and len(rare):
         pooled = _rising(P.ravel(), np.eye(K)[codes].ravel(), np.repeat(weights, K))
         for k in rare:
             fits[k] = pooled
@@ -120,12 +127,11 @@ def _multinomial(
     def loss(line: np.ndarray) -> tuple[float, np.ndarray]:
         Z = log_softmax(line[0] * logs + line[1:], axis=1)
         gap = weights[:, None] * (np.exp(Z) - target)
-        value = -(weights @ (target * Z).sum(axis=1)) + _OFFSET_ROWS / (2 * n) * (
-            line[1:] @ line[1:]
-        )
-        return value, np.concatenate(
-            ([(gap * logs).sum()], gap.sum(axis=0) + _OFFSET_ROWS / n * line[1:])
-        )
+        penalty = _OFFSET_ROWS / (2 * n) * (line[1:] @ line[1:])
+        value = -(weights @ (target * Z).sum(axis=1)) + penalty
+        slope_gradient = (gap * logs).sum()
+        offset_gradients = gap.sum(axis=0) + _OFFSET_ROWS / n * line[1:]
+        return value, np.concatenate(([slope_gradient], offset_gradients))
 
     return _minimum(loss, K)
 
@@ -133,7 +139,10 @@ def _multinomial(
 def _minimum(
     loss: Callable[[np.ndarray], tuple[float, np.ndarray]], offsets: int
 ) -> tuple[float, np.ndarray]:
-    """The slope (>= 0) and so many offsets of the least loss, which returns its gradient, too."""
-    start, bounds = np.append(1.0, np.zeros(offsets)), [(0.0, None), *[(None, None)] * offsets]
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=_OPTIONS).x
-    return float(found[0]), found[1:]
+    """The slope (>= 0) and so many offsets that minimise `loss`, which returns its value and its
+    gradient.
+    """
+    start = np.append(1.0, np.zeros(offsets))
+    bounds = [(0.0, None), *[(None, None)] * offsets]
+    line = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=_OPTIONS).x
+    return float(line[0]), line[1:]

@@ -28,8 +28,9 @@ class Schema(Protocol):
 
 
 class Term(NamedTuple):
-    """What a cell of a matrix adds for a case: `times` the value in the `column`; `place` is where
-    that is said.
+    """What a cell of a matrix adds for a case: `times` the value in the `column`.
+
+    `place` is the JSON pointer of the cell.
     """
 
     row: int
@@ -48,42 +49,40 @@ class CaseBenefits:
 
     @property
     def columns(self) -> list[str]:
-        """Those of the terms, J, once each."""
+        """The J different columns of the terms."""
         return list(dict.fromkeys(term.column for term in self.terms))
 
-    def values(self, schema: Schema, X: np.ndarray, others: Columns) -> np.ndarray:
-        """The values (n, J) of the columns: numeric features of rows X (n, m), or `others`; Invalid
-        at a cell.
+    def values(self, schema: Schema, X: np.ndarray, columns: Columns) -> np.ndarray:
+        """The values (n, J) of the terms' columns: of `columns`, or numeric features of rows X
+        (n, m). Invalid at a cell whose column is neither.
         """
         features = {name: j for j, name in enumerate(schema.names) if j not in schema.categorical}
-        known = {**features, **others}
+        known = {**features, **columns}
         reject(
-            _unusable(f"{term.place}/column", name, schema, known)
+            _unusable(f"{term.place}/column", term.column, schema, known)
             for term in self.terms
-            if (name := term.column) not in known
+            if term.column not in known
         )
         return np.column_stack(
-            [others[name] if name in others else X[:, features[name]] for name in self.columns]
+            [columns[name] if name in columns else X[:, features[name]] for name in self.columns]
         )
 
     def at(
         self, values: np.ndarray, place: Callable[[int, str], str] | None = pointer
     ) -> np.ndarray:
-        """The matrices (n, K, A) of n cases, by the values (n, J) of their columns; to the last bit
-        as written out.
+        """The matrices (n, K, A) of n cases, from the values (n, J) of their columns, equal to the
+        last bit to matrices that are written out.
 
-        Raises Invalid at the `place` of each case and column, where a value is missing or a benefit
-        too large; without one, at the cells, and no value is told. TooLarge for too many cells. O(n
-        K A).
+        Raises Invalid at the `place` of each case and column where a value is missing or a benefit
+        is too large; without `place`, at the cells, and messages contain no values. Raises TooLarge
+        for more than `_MOST_CELLS` cells. O(n K A).
         """
         if len(values) * self.base.size > _MOST_CELLS:
-            raise TooLarge(
-                f"{len(values):,} matrices of {self.base.size:,} cells; at most {_MOST_CELLS:,} in all"
-            )
+            size = f"{len(values):,} matrices of {self.base.size:,} cells"
+            raise TooLarge(f"{size}; at most {_MOST_CELLS:,} in all")
         by_name = dict(zip(self.columns, values.T, strict=True))
-        B = np.empty(
-            (*self.base.shape, len(values))
-        )  # cases last: what is computed of them goes along memory
+        # Cases are the last axis, so that the loop below runs along memory.
+        B = np.empty((*self.base.shape, len(values)))
         B[:] = self.base[..., None]
         with np.errstate(over="ignore", invalid="ignore"):
             for term in self.terms:
@@ -95,35 +94,26 @@ class CaseBenefits:
     def _flaws(
         self, B: np.ndarray, values: Columns, place: Callable[[int, str], str] | None
     ) -> Iterator[Flaw]:
+        """The values that are missing, or make a benefit of B (K, A, n) too large."""
+        too_large = f"makes a benefit larger than {LARGEST:g}"
         for name in self.columns:
-            cells = np.array(
-                [B[term.row, term.action] for term in self.terms if term.column == name]
-            )
+            terms = [term for term in self.terms if term.column == name]
+            cells = np.array([B[term.row, term.action] for term in terms])
             rows = np.flatnonzero(~(np.abs(cells) <= LARGEST).all(axis=0))
-            if place is None:
-                message = (
-                    f"{name!r} is missing in a row, or makes a benefit larger than {LARGEST:g}"
-                )
-                yield from (
-                    Flaw(f"{term.place}/column", message)
-                    for term in self.terms
-                    if rows.size and term.column == name
-                )
-                continue
-            for i in rows:
-                value = values[name][i]
-                effect = (
-                    "a benefit depends on it"
-                    if np.isnan(value)
-                    else f"makes a benefit larger than {LARGEST:g}"
-                )
-                yield Flaw(
-                    place(int(i), name),
-                    f"{name!r} is {'missing' if np.isnan(value) else value}, and {effect}",
-                )
+            if place is None and rows.size:
+                message = f"{name!r} is missing in a row, or {too_large}"
+                yield from (Flaw(f"{term.place}/column", message) for term in terms)
+            elif place is not None:
+                for i in rows:
+                    value = values[name][i]
+                    if np.isnan(value):
+                        message = f"{name!r} is missing, and a benefit depends on it"
+                    else:
+                        message = f"{name!r} is {value}, and {too_large}"
+                    yield Flaw(place(int(i), name), message)
 
     def cells(self) -> list[list[Any]]:
-        """The matrix of benefits as a request states it, by position."""
+        """The matrix of benefits in JSON, as nested lists of numbers and terms."""
         matrix: list[list[Any]] = self.base.tolist()
         for row, action, column, times, _ in self.terms:
             matrix[row][action] = {"column": column, "times": times, "plus": matrix[row][action]}
@@ -131,7 +121,7 @@ class CaseBenefits:
 
 
 def _unusable(loc: str, name: str, schema: Schema, known: Iterable[str]) -> Flaw:
-    """Why the column at `loc` is not among those `known`, and where its values belong."""
+    """The reason why the column at `loc` is not among those `known`, and where its values belong."""
     if name in schema.names:
         return Flaw(loc, f"{name!r} is text")
     where = "send it in objects, in a column of the table, or in 'columns'"
@@ -145,12 +135,14 @@ def by_case(
     matrix: Prepared,
     schema: Schema,
     X: np.ndarray,
-    others: Columns,
+    columns: Columns,
     place: Callable[[int, str], str] | None = pointer,
 ) -> Prepared:
-    """The same with a matrix for each of n cases; itself where no cell depends on them. Raises what
-    `values` and `at` raise.
+    """The matrix with benefits for each of n cases; itself where no cell depends on the case.
+
+    Raises the errors of `CaseBenefits.values` and `CaseBenefits.at`.
     """
-    if (cases := matrix.cases) is None:
+    if matrix.cases is None:
         return matrix
-    return replace(matrix, benefits=cases.at(cases.values(schema, X, others), place), cases=None)
+    values = matrix.cases.values(schema, X, columns)
+    return replace(matrix, benefits=matrix.cases.at(values, place), cases=None)

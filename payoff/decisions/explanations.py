@@ -1,6 +1,4 @@
-"""Why an answer is as it is: what each feature contributes to a score, and what would change a
-decision.
-"""
+"""Explanations: what each feature contributes to a score, and what would change a decision."""
 
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -10,11 +8,11 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Contributions:
-    """Of n rows, `values` (n, m) and `base` (n,), which add up to a score of the class `chosen` int
-    (n,).
+    """Contributions `values` (n, m) of the features of n rows, and the `base` (n,).
 
-    `log_odds`: of the class against the others; `log_ratio`: the log of its probability less the
-    mean log of all classes; `probability`. The score is that of the model, before it is calibrated.
+    Both add up to a score of the class `chosen` int (n,). The score is `log_odds`, of the class
+    against all other classes, `log_ratio`, the log of its probability less the mean log of all
+    classes, or `probability`. It is the score of the model before calibration.
     """
 
     values: np.ndarray
@@ -24,33 +22,33 @@ class Contributions:
 
 
 def of_terms(T: np.ndarray, base: np.ndarray, chosen: np.ndarray) -> Contributions:
-    """From the terms T (n, m, L) that add up, with `base` (L,), to log probabilities except for a
-    constant of each row.
+    """Contributions from the terms T (n, m, L) of L scores.
 
-    One score is the log-odds of the second of two classes. Of two classes the second is explained,
-    of more the chosen.
+    The terms and `base` (L,) add up to log probabilities, except for a constant of each row; a
+    single score is the log-odds of the second of two classes. The contributions are to the second
+    of two classes, and to the `chosen` of three or more. O(n m L).
     """
     n, _, L = T.shape
-    rows = np.arange(n)
     if L <= 2:
-        difference = T[:, :, -1] - T[:, :, 0] if L == 2 else T[:, :, 0]
+        values = T[:, :, -1] - T[:, :, 0] if L == 2 else T[:, :, 0]
         start = base[-1] - base[0] if L == 2 else base[0]
-        return Contributions(difference, np.full(n, start), np.ones(n, dtype=np.intp), "log_odds")
-    values = T[rows, :, chosen] - T.mean(axis=2)
+        return Contributions(values, np.full(n, start), np.ones(n, dtype=np.intp), "log_odds")
+    values = T[np.arange(n), :, chosen] - T.mean(axis=2)
     return Contributions(values, (base - base.mean())[chosen], chosen, "log_ratio")
 
 
-_SAFE = 1 - 1e-6  # of a bound, for rounding
-_HALVINGS = 80  # of the interval in which a multiplier is sought
+_MARGIN_OF_BOUND = 1 - 1e-6  # factor of a lower bound, so that rounding does not make it too large
+_HALVINGS = 80  # of the interval in which a multiplier is searched
 
 
 class Flips(NamedTuple):
     """What would change each of n decisions.
 
-    `runner_up` int (n,) is the next best action, `margin` (n,) what the choice is expected to earn
-    more. The nearest probabilities `point` (n, K), in Euclidean distance, at which another action,
-    `to` int (n,), earns as much; NaN and -1 where no probabilities do. `cell` int (n,) is the class
-    whose benefit of the runner-up has to grow least, by `change` (n,), until both earn the same.
+    `runner_up` int (n,) is the next best action, `margin` (n,) the difference of its expected
+    benefit from that of the choice. `point` (n, K) are the nearest probabilities, in Euclidean
+    distance, at which another action, `to` int (n,), has the same expected benefit; NaN and -1
+    where there are none. `cell` int (n,) is the class in which the benefit of the runner-up has to
+    grow least, by `change` (n,), until both actions have the same expected benefit.
     """
 
     runner_up: np.ndarray
@@ -62,28 +60,29 @@ class Flips(NamedTuple):
 
 
 def flips(P: np.ndarray, B: np.ndarray, choice: np.ndarray) -> Flips:
-    """What would change decisions `choice` int (n,) made with posteriors P (n, K) and benefits B
-    (K, A) or (n, K, A).
+    """What would change decisions `choice` int (n,) with posteriors P (n, K) and benefits B (K, A)
+    or (n, K, A).
 
-    At least two actions. O(n A K log K) at most: an action whose plane of equal earnings is farther
-    than the nearest point known so far is passed over, as is one that earns more than the choice in
-    no class.
+    There are at least two actions. O(n A K log K) at most: an action is skipped where its plane of
+    equal expected benefits is farther than the nearest point so far, or where it earns more than
+    the choice in no class.
     """
-    n, rows = len(P), np.arange(len(P))
-    each = np.broadcast_to(B, (n, *B.shape[-2:]))
-    chosen = each[rows, :, choice]
-    gains = chosen[:, :, None] - each  # (n, K, A): what the choice earns more, per class
+    n = len(P)
+    rows = np.arange(n)
+    matrices = np.broadcast_to(B, (n, *B.shape[-2:]))
+    chosen = matrices[rows, :, choice]
+    gains = chosen[:, :, None] - matrices  # (n, K, A): of the choice over each action, by class
     margins = np.einsum("nk,nka->na", P, gains)
     margins[rows, choice] = np.inf
     runner_up = margins.argmin(axis=1)
     margin = np.maximum(margins[rows, runner_up], 0.0)
     cell = P.argmax(axis=1)
     nearest = np.full(n, np.inf)
-    point, to = np.full(P.shape, np.nan), np.full(n, -1)
+    point = np.full(P.shape, np.nan)
+    to = np.full(n, -1)
     planes = np.where(gains.min(axis=1) < 0, _distances(margins, gains), np.inf)
-    for action in planes.argsort(
-        axis=1, kind="stable"
-    ).T:  # of each decision the nearest plane first
+    # The loop starts with the nearest plane of each decision.
+    for action in planes.argsort(axis=1, kind="stable").T:
         bounds = planes[rows, action]
         at = np.flatnonzero((bounds <= nearest) & (bounds < np.inf))
         if not len(at):
@@ -97,26 +96,25 @@ def flips(P: np.ndarray, B: np.ndarray, choice: np.ndarray) -> Flips:
 
 
 def _distances(margins: np.ndarray, gains: np.ndarray) -> np.ndarray:
-    """Lower bounds (n, A) of the squared distance to where each action earns as much, within the
-    plane of sums of 1.
+    """Lower bounds (n, A) of the squared distance to the points of sum 1 at which each action has
+    the expected benefit of the choice.
     """
     spread = ((gains - gains.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         squared = np.square(np.maximum(margins, 0.0)) / spread
-    return np.where(np.isfinite(squared), squared * _SAFE, 0.0)
+    return np.where(np.isfinite(squared), squared * _MARGIN_OF_BOUND, 0.0)
 
 
 def _nearest(P: np.ndarray, G: np.ndarray) -> np.ndarray:
     """The points (n, K) of the simplex nearest to P (n, K) with `sum_k g_k q_k >= 0` for G (n, K),
-    some g_k positive.
+    which has a positive g_k in each row.
 
     The point is the projection of `p + u g` onto the simplex for the least multiplier u >= 0 that
-    satisfies the inequality, which grows with u: bisection leaves nothing but rounding.
+    satisfies the inequality. Its left side grows with u, so bisection is exact but for rounding.
     """
-    P, G = (
-        np.asfortranarray(P),
-        np.asfortranarray(G / np.abs(G).max(axis=1, keepdims=True)),
-    )  # sums over few classes
+    # Sums over few classes are faster in Fortran's order.
+    P = np.asfortranarray(P)
+    G = np.asfortranarray(G / np.abs(G).max(axis=1, keepdims=True))
     low, high = np.zeros(len(P)), np.ones(len(P))
     for _ in range(_HALVINGS):  # until the inequality holds
         short = _value(P, G, high) < 0

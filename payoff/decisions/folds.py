@@ -2,7 +2,7 @@
 
 import numpy as np
 
-UNJUDGED = -1
+UNJUDGED = -1  # the fold of a row that is for training only
 
 
 def stratified_folds(y: np.ndarray, folds: int, seed: int) -> np.ndarray:
@@ -24,8 +24,8 @@ def stratified_folds(y: np.ndarray, folds: int, seed: int) -> np.ndarray:
 def shuffled_groups(
     groups: np.ndarray, part: float, random: np.random.Generator | np.random.RandomState
 ) -> list[tuple[np.ndarray, int]]:
-    """The rows of each group in random order, and how many of its m rows to hold out: round(part
-    m), at most m - 1.
+    """The m rows of each group in random order, and how many of them to hold out: `round(part m)`,
+    at most m - 1.
     """
     orders = [random.permutation(np.flatnonzero(groups == group)) for group in np.unique(groups)]
     return [(rows, min(round(part * len(rows)), len(rows) - 1)) for rows in orders]
@@ -34,11 +34,12 @@ def shuffled_groups(
 def multilabel_folds(Y: np.ndarray, folds: int, seed: int) -> np.ndarray:
     """The fold 0…folds-1 of each row, int (n,), for labels Y (n, L) of 0 and 1.
 
-    Rows are stratified by the rarest value that they have, of any label that varies: its rows are
-    in different folds. The rest as in `stratified_folds`. O(n L + n log n).
+    Rows are stratified by the rarest value that they have, of any label that varies, so that its
+    rows are in different folds. Arguments and folds as in `stratified_folds`. O(n L + n log n).
     """
     ones = Y.sum(axis=0)
-    rare = (2 * ones <= len(Y)) == Y  # the value that fewer rows have
+    # Whether a row has the rarer value of each label.
+    rare = (2 * ones <= len(Y)) == Y
     counts = rare.sum(axis=0)
     order = np.argsort(counts, kind="stable")
     groups = np.where(rare[:, order].any(axis=1), rare[:, order].argmax(axis=1), Y.shape[1])

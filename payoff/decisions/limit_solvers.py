@@ -27,39 +27,39 @@ from payoff.decisions.limits import UNMET, Limited, Limits, arcs, distances
 from payoff.errors import Invalid
 
 _SECONDS = 10.0
+_SECONDS_OF_COUNTS = 5.0
 _TIME_LIMIT = 1  # a status of SciPy's milp
-_NOT_FOUND = (
-    "in 5 seconds no decisions within these limits were found; send fewer resources, or others"
-)
-_SIZE = 1e3  # of the largest coefficient: HiGHS takes 1e-6 for nothing
-_SMALL = 2e-9  # of the largest use of a resource
+_NOT_FOUND = f"in {_SECONDS_OF_COUNTS:g} seconds no decisions within these limits were found"
+_SIZE = 1e3  # of the largest coefficient, as HiGHS neglects 1e-6
+_SMALL = 2e-9  # of the largest use of a resource: the tolerance of a limit
 _MAX_PRICES = 300  # price vectors to evaluate
 _SMOOTHING = 0.5  # share of the best duals so far in those evaluated next (Wentges 1997)
 _WORK = 10_000_000  # losses of rows by columns, in all evaluations of counts
-_ZERO = 1e-6  # of the largest price: what the linear program leaves of prices that are 0
+_ZERO = 1e-6  # of the largest price: smaller ones are rounding of the linear program
 _EXACT = 1e-8  # of the largest price: a smaller gap is rounding
-_MAX_RATIO = 1e7  # of a plane's prices to those of the linear program; steeper ones are for counts far from the best
+# Of a plane's prices to those of the linear program; steeper planes are for counts far from the
+# best.
+_MAX_RATIO = 1e7
 
 
 def counts_within(n: int, limits: Limits, near: I64) -> I64:
     """Counts of the columns, int (m,), that sum to n and are within the limits, and nearest to
     `near` (m,) in sum. Raises Invalid where there are none, or none is found within 5 s.
     """
-    m, one = len(limits.lower), np.ones(len(limits.lower))
-    apart = np.vstack([np.hstack([np.eye(m), -np.eye(m)]), np.hstack([-np.eye(m), -np.eye(m)])])
-    sums = LinearConstraint(np.append(one, 0 * one), n, n)
+    m = len(limits.lower)
+    ones, zeros, unit = np.ones(m), np.zeros(m), np.eye(m)
+    # The variables are the counts, and the distance of each count from `near`.
+    apart = np.vstack([np.hstack([unit, -unit]), np.hstack([-unit, -unit])])
     solved = milp(
-        np.append(0 * one, one),
-        integrality=np.append(one, 0 * one),
-        bounds=Bounds(
-            np.append(limits.lower, 0 * one), np.append(limits.upper, np.full(m, np.inf))
-        ),
+        np.append(zeros, ones),
+        integrality=np.append(ones, zeros),
+        bounds=Bounds(np.append(limits.lower, zeros), np.append(limits.upper, np.full(m, np.inf))),
         constraints=[
-            sums,
+            LinearConstraint(np.append(ones, zeros), n, n),
             _within(limits, n, m),
             LinearConstraint(apart, -np.inf, np.append(near, -near)),
         ],
-        options={"time_limit": _SECONDS / 2},
+        options={"time_limit": _SECONDS_OF_COUNTS},
     )
     if solved.x is None:
         slow = solved.status == _TIME_LIMIT
@@ -69,18 +69,18 @@ def counts_within(n: int, limits: Limits, near: I64) -> I64:
 
 
 def allocate(D: F64, limits: Limits, start: Limited) -> Limited:
-    """The columns of rows with losses D (m, n) that lose least within limits, from the best ones,
-    `start`, within the limits on counts alone.
+    """The columns of rows with losses D (m, n) of the least total within limits, from the best
+    ones, `start`, within the limits on counts alone.
 
-    Exact, with a gap of 0, where the integer program proves it in time; `_WORK` bounds the rounds,
-    so that the result does not depend on the speed of the machine, unless that takes more than 10
-    s. Shadow prices are those of the linear program, in which a row may be divided between actions,
-    unless `start` is within the resources, too.
+    Exact, with a gap of 0, where the integer program proves it in time. `_WORK` bounds the rounds,
+    so that the result does not depend on the speed of the machine, unless they take more than
+    10 s. Shadow prices are those of the linear program, in which a row may be divided between
+    actions, unless `start` is within the resources, too.
     """
     end = monotonic() + _SECONDS
     rows = _Rows(limits, D.shape[1])
     if rows.allow(np.bincount(start.choice, minlength=len(D))):
-        return start._replace(most=np.zeros(len(limits.most)))
+        return start._replace(available=np.zeros(len(limits.available)))
     search = _Search(D, limits, rows, start)
     search.relax(end)
     search.round(end)
@@ -88,18 +88,27 @@ def allocate(D: F64, limits: Limits, start: Limited) -> Limited:
 
 
 class _Search:
-    """The best decisions so far, and what is known about better ones: `bound` on their loss, and
+    """The best decisions so far, and what is known about better ones: a `bound` on their loss, and
     planes.
+
+    A plane is a level and prices: no decisions lose less than `level + prices @ counts`.
     """
 
     def __init__(self, D: F64, limits: Limits, rows: _Rows, start: Limited) -> None:
-        self._D, self._limits, self._rows = D, limits, rows
-        self._bound, self._duals, self._prices = 0.0, np.zeros(len(rows.most)), np.zeros(len(D))
+        self._D = D
+        self._limits = limits
+        self._rows = rows
+        self._bound = 0.0
+        self._duals = np.zeros(len(rows.bounds))
+        self._prices = np.zeros(len(D))
         self._planes: list[tuple[float, F64]] = []
         self._price(rows.join(start))
         counts = np.bincount(start.choice, minlength=len(D))
-        self._mixed, self._mean = [(_total(D, start.choice), counts)], counts.astype(np.float64)
-        self._column, self._loss, self._counts = start.choice, np.inf, counts
+        self._mixed = [(_total(D, start.choice), counts)]
+        self._mean = counts.astype(np.float64)
+        self._column = start.choice
+        self._loss = np.inf
+        self._counts = counts
         self._evaluate(counts_within(D.shape[1], limits, counts))
         if not np.isfinite(self._loss):
             raise ArithmeticError("no decisions within limits that are feasible")
@@ -107,38 +116,41 @@ class _Search:
 
     def relax(self, end: float) -> None:
         """Solve the linear program over mixtures of decisions: find its bound and its prices."""
-        scale, old = self._loss or 1.0, _SMOOTHING
+        scale = self._loss or 1.0
+        smoothing = _SMOOTHING
         for _ in range(_MAX_PRICES):
-            losses, counts = (np.array(each) for each in zip(*self._mixed, strict=True))
-            mixed = linprog(
+            losses = np.array([loss for loss, _ in self._mixed])
+            counts = np.array([counts for _, counts in self._mixed])
+            mixture = linprog(
                 losses / scale,
                 self._rows.uses @ counts.T,
-                self._rows.most,
+                self._rows.bounds,
                 np.ones((1, len(losses))),
                 [1.0],
             )
-            if mixed.x is None:
+            if mixture.x is None:
                 return
-            duals = old * self._duals - (1.0 - old) * scale * mixed.ineqlin.marginals
-            column = self._price(duals)
-            self._mean = mixed.x @ counts
-            if mixed.fun * scale - self._bound <= _EXACT * scale or monotonic() > end:
+            marginals = (1.0 - smoothing) * scale * mixture.ineqlin.marginals
+            column = self._price(smoothing * self._duals - marginals)
+            self._mean = mixture.x @ counts
+            if mixture.fun * scale - self._bound <= _EXACT * scale or monotonic() > end:
                 return
-            found = _total(self._D, column), np.bincount(column, minlength=len(self._D))
-            if old == 0.0 and any(
-                found[0] == loss and (found[1] == each).all() for loss, each in self._mixed
-            ):
-                return  # what the program would mix is known to it
-            old = 0.0 if any((found[1] == each).all() for _, each in self._mixed) else _SMOOTHING
-            self._mixed.append(found)
+            loss, count = _total(self._D, column), np.bincount(column, minlength=len(self._D))
+            repeated = (counts == count).all(axis=1)
+            if smoothing == 0.0 and (repeated & (losses == loss)).any():
+                return  # the mixture contains these decisions
+            smoothing = 0.0 if repeated.any() else _SMOOTHING
+            self._mixed.append((loss, count))
 
     def _price(self, duals: F64) -> I64:
         """The best columns under these prices of the limits; they may be the best prices so far."""
         prices = -duals @ self._rows.uses
         level, column = _best(self._D, prices)
-        bound = level - float(duals @ self._rows.most)
+        bound = level - float(duals @ self._rows.bounds)
         if bound >= self._bound:
-            self._bound, self._duals, self._prices = bound, duals, prices
+            self._bound = bound
+            self._duals = duals
+            self._prices = prices
         self._planes.append((level, prices))
         return column
 
@@ -153,9 +165,8 @@ class _Search:
             solved = self._program(max(end - monotonic(), 0.1))
             if solved.x is None:
                 return
-            self._bound = max(
-                self._bound, self._loss + solved.mip_dual_bound * self._unit() / _SIZE
-            )
+            bound = self._loss + solved.mip_dual_bound * self._unit() / _SIZE
+            self._bound = max(self._bound, bound)
             counts = self._counts + np.rint(solved.x[:-1]).astype(np.int64)
             if counts.tobytes() in seen or not self._gap() or monotonic() > end:
                 return
@@ -164,10 +175,9 @@ class _Search:
 
     def result(self) -> Limited:
         """The best decisions, and the shadow prices."""
-        lower, upper, most = self._rows.split(
-            np.where(self._duals > _ZERO * self._duals.max(), self._duals, 0.0)
-        )
-        return Limited(self._column, self._gap(), lower, upper, most)
+        duals = np.where(self._duals > _ZERO * self._duals.max(), self._duals, 0.0)
+        lower, upper, available = self._rows.split(duals)
+        return Limited(self._column, self._gap(), lower, upper, available)
 
     def _evaluate(self, counts: I64) -> None:
         """Find the best decisions with these counts, and the plane that touches F there."""
@@ -178,35 +188,33 @@ class _Search:
         counts = np.bincount(column, minlength=len(counts))
         prices = self._prices + distances(arcs(reduced, column), np.zeros(len(counts)))
         self._planes.append((_best(self._D, prices)[0], prices))
-        if self._rows.allow(counts) and (loss := _total(self._D, column)) < self._loss:
-            self._column, self._loss, self._counts = column, loss, counts
+        loss = _total(self._D, column)
+        if self._rows.allow(counts) and loss < self._loss:
+            self._column = column
+            self._loss = loss
+            self._counts = counts
 
     def _program(self, seconds: float) -> OptimizeResult:
-        """The integer program: change the counts, so that the largest of all planes, the last
-        variable, falls most.
+        """The integer program: the changes of the counts that minimise the largest of all planes,
+        which is the last variable.
         """
-        unit, m = self._unit(), len(self._counts)
-        near = [
-            (level, prices)
-            for level, prices in self._planes
-            if np.abs(prices).max() <= _MAX_RATIO * unit
-        ]
-        levels = np.array(
-            [level + prices @ self._counts - self._loss for level, prices in near]
-        ) * (_SIZE / unit)
+        unit = self._unit()
+        m = len(self._counts)
+        steepest = _MAX_RATIO * unit
+        near = [plane for plane in self._planes if np.abs(plane[1]).max() <= steepest]
+        levels = np.array([level + prices @ self._counts - self._loss for level, prices in near])
+        levels *= _SIZE / unit
         slopes = np.array([prices for _, prices in near]) * (_SIZE / unit)
         planes = LinearConstraint(np.hstack([-slopes, np.ones((len(near), 1))]), levels, np.inf)
-        same, within = (
-            LinearConstraint(np.append(np.ones(m), 0), 0, 0),
-            _within(self._limits, self._D.shape[1], 1),
-        )
+        equal_sum = LinearConstraint(np.append(np.ones(m), 0), 0, 0)
+        within = _within(self._limits, self._D.shape[1], 1)
         within.ub = within.ub - within.A[:, :m] @ self._counts
         lower, upper = self._limits.lower - self._counts, self._limits.upper - self._counts
         return milp(
             np.append(np.zeros(m), 1),
             integrality=np.append(np.ones(m), 0),
             bounds=Bounds(np.append(lower, -np.inf), np.append(upper, np.inf)),
-            constraints=[planes, same, within],
+            constraints=[planes, equal_sum, within],
             options={"time_limit": seconds, "mip_rel_gap": 0.0},
         )
 
@@ -219,30 +227,27 @@ class _Search:
 
 
 class _Rows:
-    """All limits as rows `uses @ counts <= most`: the upper ones, the lower ones and the
+    """All limits as rows `uses @ counts <= bounds`: the upper ones, the lower ones and the
     resources.
     """
 
     def __init__(self, limits: Limits, n: int) -> None:
         unit = np.eye(len(limits.lower))
-        self._upper, self._lower = (
-            np.flatnonzero(limits.upper < n),
-            np.flatnonzero(limits.lower > 0),
-        )
-        self._upper = self._upper[
-            self._upper > 0
-        ]  # the losses in column 0 are infinite where it must be empty
+        upper = np.flatnonzero(limits.upper < n)
+        # Column 0 has no row: its losses are infinite where it must be empty.
+        self._upper = upper[upper > 0]
+        self._lower = np.flatnonzero(limits.lower > 0)
         self._size = _sizes(limits)
         self.uses = np.vstack(
             [unit[self._upper], -unit[self._lower], limits.uses / self._size[:, None]]
         )
-        self.most = np.concatenate(
-            [limits.upper[self._upper], -limits.lower[self._lower], limits.most / self._size]
+        self.bounds = np.concatenate(
+            [limits.upper[self._upper], -limits.lower[self._lower], limits.available / self._size]
         )
 
     def allow(self, counts: I64) -> bool:
         """Whether the counts are within the limits."""
-        return bool((self.uses @ counts <= self.most + _SMALL).all())
+        return bool((self.uses @ counts <= self.bounds + _SMALL).all())
 
     def join(self, prices: Limited) -> F64:
         """The shadow prices of limits on counts as duals; those of the resources are 0."""
@@ -252,10 +257,12 @@ class _Rows:
         )
 
     def split(self, duals: F64) -> tuple[F64, F64, F64]:
-        """The duals as shadow prices of `lower` (m,), `upper` (m,) and `most` (R,)."""
-        lower, upper = np.zeros(self.uses.shape[1]), np.zeros(self.uses.shape[1])
-        a, b = len(self._upper), len(self._upper) + len(self._lower)
-        upper[self._upper], lower[self._lower] = duals[:a], 0.0 - duals[a:b]
+        """The duals as shadow prices of `lower` (m,), `upper` (m,) and `available` (R,)."""
+        lower, upper = np.zeros((2, self.uses.shape[1]))
+        a = len(self._upper)
+        b = a + len(self._lower)
+        upper[self._upper] = duals[:a]
+        lower[self._lower] = 0.0 - duals[a:b]
         return lower, upper, duals[b:] / self._size
 
 
@@ -274,10 +281,10 @@ def _total(D: F64, column: I64) -> float:
 
 def _nearest(counts: F64) -> I64:
     """Counts rounded to integers of the same sum."""
-    whole = np.floor(counts).astype(np.int64)
-    more = np.argsort(whole - counts, kind="stable")[: round(counts.sum()) - whole.sum()]
-    whole[more] += 1
-    return whole
+    rounded = np.floor(counts).astype(np.int64)
+    missing = round(counts.sum()) - rounded.sum()
+    rounded[np.argsort(rounded - counts, kind="stable")[:missing]] += 1
+    return rounded
 
 
 def _sizes(limits: Limits) -> F64:
@@ -286,24 +293,24 @@ def _sizes(limits: Limits) -> F64:
     return np.where(sizes > 0, sizes, 1.0)
 
 
-def _within(limits: Limits, n: int, others: int) -> LinearConstraint:
-    """The resources, scaled, with as many other variables after the counts; more than enough for n
-    rows is no limit.
+def _within(limits: Limits, n: int, extra: int) -> LinearConstraint:
+    """The scaled constraints of the resources; so many `extra` variables follow the counts.
+
+    Their bounds are at most twice what n rows can use.
     """
     scale = _SIZE / _sizes(limits)
-    uses = np.hstack([limits.uses * scale[:, None], np.zeros((len(scale), others))])
-    return LinearConstraint(uses, -np.inf, np.minimum(limits.most * scale, 2.0 * n * _SIZE))
+    uses = np.hstack([limits.uses * scale[:, None], np.zeros((len(scale), extra))])
+    return LinearConstraint(uses, -np.inf, np.minimum(limits.available * scale, 2.0 * n * _SIZE))
 
 
 _EPS = 2.3e-16
-Heap = list[tuple[float, np.int32, np.int32]]  # loss, -row, and how often the row had moved
+# Entries are the loss, minus the row, and how often the row had moved.
+Heap = list[tuple[float, np.int32, np.int32]]
 
 
 @kernel
 def _refresh(heap: Heap, moved: I32, loss: F64, row: I64, a: int, b: int) -> None:
-    """Remove entries of rows that have moved since; `loss` and `row` are then those of the arc a ->
-    b.
-    """
+    """Remove entries of rows that have moved since, and set `loss` and `row` of the arc a -> b."""
     while len(heap) > 0 and moved[-heap[0][1]] != heap[0][2]:
         heapq.heappop(heap)
     loss[a, b], row[a, b] = (heap[0][0], -heap[0][1]) if len(heap) > 0 else (np.inf, -1)
@@ -311,7 +318,7 @@ def _refresh(heap: Heap, moved: I32, loss: F64, row: I64, a: int, b: int) -> Non
 
 @kernel
 def _heaps(D: F64, choice: I64) -> list[Heap]:
-    """For each pair of columns what the rows of the first lose by moving to the second."""
+    """For each pair of columns the losses of moving rows from the first to the second."""
     m, n = D.shape
     heaps = [[(0.0, np.int32(0), np.int32(0)) for _ in range(0)] for _ in range(m * m)]
     for i in range(n):
@@ -349,8 +356,8 @@ def _relax(
     """Bellman-Ford from the nodes with `reached` 0; `free` marks nodes that are entered without
     moving a row.
 
-    `large` is the largest loss on the way: a path counts as shorter only by more than the rounding
-    of sums with it, so that no cycle seems to be negative.
+    `large` is the largest loss on the path: a path counts as shorter only where it is by more than
+    the rounding of sums with that loss, so that no cycle seems to be negative.
     """
     m = loss.shape[0]
     for _ in range(m):
@@ -374,8 +381,9 @@ def _relax(
 
 @kernel
 def _path(excess: I64, reached: F64, parent: I64, nodes: I64) -> int:
-    """Write the way from the nearest column of too few rows back to one of too many; returns its
-    arcs, -1 for none.
+    """Write the path from the nearest column of too few rows back to a column of too many.
+
+    Returns its number of arcs, -1 where there is none.
     """
     m = len(excess)
     nodes[0] = -1
@@ -397,13 +405,13 @@ def _path(excess: I64, reached: F64, parent: I64, nodes: I64) -> int:
 
 @kernel
 def assign(D: F64, choice: I64, lower: I64, upper: I64) -> bool:
-    """Change `choice` (n,), the least of each row of losses D (m, n) >= 0, to the least total with
-    counts in bounds.
+    """Change `choice` (n,), the column of the least loss of each row, to the least total loss with
+    counts within limits.
 
-    `lower` and `upper` (m,) are counts; those of column 0 are not read, and its losses may be
-    infinite. Of rows with the same losses the later ones move first. False if the bounds allow no
-    assignment. O((n + moves) m log n + paths m^3); at most n paths, nearly always of one or two
-    moves.
+    Losses are D (m, n) >= 0. `lower` and `upper` (m,) are counts; those of column 0 are not read,
+    and its losses may be infinite. Of rows with the same losses the later ones move first. False
+    if the limits allow no assignment. O((n + moves) m log n + paths m^3); at most n paths, nearly
+    always of one or two moves.
     """
     m, n = D.shape
     count, flow, excess = np.zeros(m, np.int64), np.zeros(m, np.int64), np.zeros(m, np.int64)
@@ -418,12 +426,8 @@ def assign(D: F64, choice: I64, lower: I64, upper: I64) -> bool:
     heaps = _heaps(D, choice)
     for arc in range(m * m):
         _refresh(heaps[arc], moved, loss, row, arc // m, arc % m)
-    reached, large, parent, free = (
-        np.empty(m),
-        np.empty(m),
-        np.empty(m, np.int64),
-        np.empty(m, np.int64),
-    )
+    reached, large = np.empty(m), np.empty(m)
+    parent, free = np.empty(m, np.int64), np.empty(m, np.int64)
     nodes, rows = np.empty(m + 1, np.int64), np.empty(m, np.int64)
     while True:
         open_columns = 0
@@ -438,7 +442,8 @@ def assign(D: F64, choice: I64, lower: I64, upper: I64) -> bool:
             return False
         excess[nodes[0]] += 1
         excess[nodes[length]] -= 1
-        for k in range(length):  # before any row moves: the heaps change then
+        # All rows of the path are known before the first one moves, which changes the heaps.
+        for k in range(length):
             rows[k] = row[nodes[k + 1], nodes[k]]
         for k in range(length):
             a, b = nodes[k + 1], nodes[k]

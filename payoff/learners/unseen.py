@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from payoff.decisions.calibration import FEW
+from payoff.decisions.calibration import MIN_ROWS_OF_CURVE
 from payoff.decisions.folds import stratified_folds
 from payoff.learners import loading
 
@@ -97,7 +97,7 @@ def best_calibration(
     up to 1,000 rows of a class it was the best or as good on nearly all tables: see
     docs/explanation/defaults.md.
     """
-    curves = ["isotonic"] if np.bincount(codes).min() >= FEW else []
+    curves = ["isotonic"] if np.bincount(codes).min() >= MIN_ROWS_OF_CURVE else []
     best, *others = ["sigmoid", *curves, *(["none"] if may_leave else [])]
     if not others:
         return best
@@ -123,5 +123,7 @@ def _some(codes: np.ndarray) -> np.ndarray:
     """
     counts = np.bincount(codes)
     order = np.random.default_rng(0).permutation(len(codes))
-    shares = np.maximum(FEW, counts * min(1.0, _CELLS / (len(codes) * len(counts)))).astype(np.intp)
+    shares = np.maximum(
+        MIN_ROWS_OF_CURVE, counts * min(1.0, _CELLS / (len(codes) * len(counts)))
+    ).astype(np.intp)
     return np.concatenate([order[codes[order] == k][:most] for k, most in enumerate(shares)])

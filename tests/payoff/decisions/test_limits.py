@@ -13,7 +13,7 @@ def members(limits: Limits) -> list[tuple[str, int]]:
     most = np.iinfo(np.int64).max
     found = [("lower", a) for a, value in enumerate(limits.lower) if value]
     found += [("upper", a) for a, value in enumerate(limits.upper) if value < most]
-    return [*found, *(("most", r) for r, value in enumerate(limits.most) if np.isfinite(value))]
+    return [*found, *(("most", r) for r, value in enumerate(limits.available) if np.isfinite(value))]
 
 
 def problem(rng, n, A, *, resources, tied=False):
@@ -28,7 +28,7 @@ def problem(rng, n, A, *, resources, tied=False):
     limits.lower[some] = rng.integers(0, max(n // 2, 2), some.sum())
     limits.upper[more] = limits.lower[more] + rng.integers(0, max(n // 3, 3), more.sum())
     limits.uses[:] = rng.integers(0, 4, (resources, A)) * (0.1 if tied else 1.0)
-    limits.most[:] = rng.integers(0, 2 * n + 1, resources) * (0.1 if tied else 1.0)
+    limits.available[:] = rng.integers(0, 2 * n + 1, resources) * (0.1 if tied else 1.0)
     return P, B, limits
 
 
@@ -111,7 +111,7 @@ def scarce(seed, n=80):
     limits = Limits.none(4, 1)
     limits.upper[0], limits.lower[1] = counts[0] * 3 // 4 + 1, counts[1] // 2 + 3
     limits.uses[0] = [0, 0, 2, 3.5]
-    limits.most[0] = limits.uses[0] @ counts * 0.63 + 0.01
+    limits.available[0] = limits.uses[0] @ counts * 0.63 + 0.01
     return P, B, limits, decision
 
 
@@ -190,7 +190,7 @@ def test_a_cell_that_forbids_an_action_does_not_blur_the_others():
     B = np.column_stack([plain, [1.0, 1.0, -1e12]])
     limits = Limits.none(4)
     limits.upper[:2], limits.lower[2] = [20, 30], 10
-    few = Limits(*(values[..., :3] for values in limits[:3]), limits.most)
+    few = Limits(*(values[..., :3] for values in limits[:3]), limits.available)
     found = decide_within(P, B, decide(P, B).choice, limits)
     expected = decide_within(P, plain, decide(P, plain).choice, few)
     assert found.choice.tolist() == expected.choice.tolist()
@@ -199,7 +199,7 @@ def test_a_cell_that_forbids_an_action_does_not_blur_the_others():
 
 def test_no_rows_have_no_decisions():
     limits = Limits.none(2, 1)
-    limits.upper[1], limits.uses[0, 1], limits.most[0] = 3, 1.0, 2.0
+    limits.upper[1], limits.uses[0, 1], limits.available[0] = 3, 1.0, 2.0
     none = np.zeros(0, dtype=np.int64)
     assert len(decide_within(np.zeros((0, 2)), np.eye(2), none, limits).choice) == 0
     limits.lower[1] = 1
