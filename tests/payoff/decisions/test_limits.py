@@ -10,10 +10,12 @@ from tests.reference import decisions as twin
 
 
 def members(limits: Limits) -> list[tuple[str, int]]:
-    most = np.iinfo(np.int64).max
-    found = [("lower", a) for a, value in enumerate(limits.lower) if value]
-    found += [("upper", a) for a, value in enumerate(limits.upper) if value < most]
-    return [*found, *(("most", r) for r, value in enumerate(limits.available) if np.isfinite(value))]
+    """The field and the place of each limit that is set."""
+    no_limit = np.iinfo(np.int64).max
+    lower = [("lower", a) for a, value in enumerate(limits.lower) if value]
+    upper = [("upper", a) for a, value in enumerate(limits.upper) if value < no_limit]
+    finite = np.flatnonzero(np.isfinite(limits.available))
+    return [*lower, *upper, *(("available", r) for r in finite)]
 
 
 def problem(rng, n, A, *, resources, tied=False):
@@ -24,9 +26,11 @@ def problem(rng, n, A, *, resources, tied=False):
     if tied:
         P, B = np.repeat(P[:1], n, axis=0), np.round(B)
     limits = Limits.none(A, resources)
-    some, more = rng.random(A) < 0.3, rng.random(A) < 0.5
-    limits.lower[some] = rng.integers(0, max(n // 2, 2), some.sum())
-    limits.upper[more] = limits.lower[more] + rng.integers(0, max(n // 3, 3), more.sum())
+    has_lower, has_upper = rng.random(A) < 0.3, rng.random(A) < 0.5
+    limits.lower[has_lower] = rng.integers(0, max(n // 2, 2), has_lower.sum())
+    limits.upper[has_upper] = limits.lower[has_upper] + rng.integers(
+        0, max(n // 3, 3), has_upper.sum()
+    )
     limits.uses[:] = rng.integers(0, 4, (resources, A)) * (0.1 if tied else 1.0)
     limits.available[:] = rng.integers(0, 2 * n + 1, resources) * (0.1 if tied else 1.0)
     return P, B, limits
@@ -45,9 +49,10 @@ def feasible_problem(rng, largest, **options):
     """The first problem whose limits can be met, and what was decided."""
     while True:
         n, A = int(rng.integers(3, largest)), int(rng.integers(2, 7))
-        one = problem(rng, n, A, **{"resources": 0, **options})
-        if found := decided(*one):
-            return one, *found
+        candidate = problem(rng, n, A, **{"resources": 0, **options})
+        answer = decided(*candidate)
+        if answer:
+            return candidate, *answer
 
 
 def total(V, choice):
@@ -68,14 +73,14 @@ def test_batches_earn_what_the_whole_integer_program_earns(largest, trials, reso
         n, A = int(rng.integers(1, largest + 1)), int(rng.integers(1, 5 if largest <= 5 else 7))
         P, B, limits = problem(rng, n, A, resources=resources, tied=trial % 3 == 0)
         answer = decided(P, B, limits)
-        best = twin.best_total(decide(P, B).expected_benefits, *limits)
-        assert (answer is None) == np.isneginf(best)
+        optimum = twin.best_total(decide(P, B).expected_benefits, *limits)
+        assert (answer is None) == np.isneginf(optimum)
         if answer is None:
             continue
-        V, found = answer
-        check_within(found.choice, limits)
-        assert total(V, found.choice) == pytest.approx(best, abs=1e-9)
-        assert found.gap == 0.0
+        V, solution = answer
+        check_within(solution.choice, limits)
+        assert total(V, solution.choice) == pytest.approx(optimum, abs=1e-9)
+        assert solution.gap == 0.0
 
 
 def with_one_more(limits, member):
@@ -88,22 +93,19 @@ def with_one_more(limits, member):
 @pytest.mark.parametrize("seed", range(40))
 @pytest.mark.parametrize("tied", [False, True])
 def test_shadow_prices_are_what_one_more_unit_earns(seed, tied):
-    (P, B, limits), V, found = feasible_problem(np.random.default_rng(seed), 40, tied=tied)
+    (P, B, limits), V, solution = feasible_problem(np.random.default_rng(seed), 40, tied=tied)
     for member in members(limits):
-        again = decided(P, B, with_one_more(limits, member))
-        price = getattr(found, member[0])[member[1]]
-        if again is None:
+        with_more = decided(P, B, with_one_more(limits, member))
+        price = getattr(solution, member[0])[member[1]]
+        if with_more is None:
             assert np.isnan(price)
         else:
-            assert price == pytest.approx(
-                total(V, again[1].choice) - total(V, found.choice), abs=1e-9
-            ), member
+            gain = total(V, with_more[1].choice) - total(V, solution.choice)
+            assert price == pytest.approx(gain, abs=1e-9), member
 
 
 def scarce(seed, n=80):
-    """A batch in which a resource, an upper limit and a lower one are less or more than the best
-    decisions use.
-    """
+    """A batch in which a resource, an upper limit and a lower limit change the best decisions."""
     rng = np.random.default_rng(seed)
     P, B = rng.dirichlet(np.ones(3), n), rng.normal(size=(3, 4))
     decision = decide(P, B)
@@ -118,17 +120,17 @@ def scarce(seed, n=80):
 @pytest.mark.parametrize("seed", range(10))
 def test_shadow_prices_with_resources_are_slopes_of_the_linear_program(seed):
     P, B, limits, decision = scarce(seed)
-    found = decide_within(P, B, decision.choice, limits)
+    solution = decide_within(P, B, decision.choice, limits)
     V, step = decision.expected_benefits, 1e-3
-    now = twin.relaxed_total(V, *limits)
+    relaxed = twin.relaxed_total(V, *limits)
     for field, place in members(limits):
-        more, less = (
-            limits._replace(**{field: getattr(limits, field).astype(float)}) for _ in range(2)
-        )
+        values = getattr(limits, field)
+        more, less = (limits._replace(**{field: values.astype(float)}) for _ in range(2))
         getattr(more, field)[place] += step
         getattr(less, field)[place] -= step
-        gained, lost = twin.relaxed_total(V, *more) - now, now - twin.relaxed_total(V, *less)
-        price = getattr(found, field)[place] * step
+        gained = twin.relaxed_total(V, *more) - relaxed
+        lost = relaxed - twin.relaxed_total(V, *less)
+        price = getattr(solution, field)[place] * step
         assert gained - 1e-8 <= price <= lost + 1e-8, (field, place)
 
 
@@ -140,12 +142,12 @@ def test_a_batch_too_large_for_proof_still_has_a_bound(monkeypatch):
     gaps = []
     for seed in range(10):
         P, B, limits, decision = scarce(seed)
-        found = decide_within(P, B, decision.choice, limits)
-        check_within(found.choice, limits)
-        best = twin.best_total(decision.expected_benefits, *limits)
-        earned = total(decision.expected_benefits, found.choice)
-        gaps.append(found.gap)
-        assert earned - 1e-8 <= best <= earned + found.gap + 1e-8
+        solution = decide_within(P, B, decision.choice, limits)
+        check_within(solution.choice, limits)
+        optimum = twin.best_total(decision.expected_benefits, *limits)
+        earned = total(decision.expected_benefits, solution.choice)
+        gaps.append(solution.gap)
+        assert earned - 1e-8 <= optimum <= earned + solution.gap + 1e-8
     assert max(gaps) > 0
 
 
@@ -153,23 +155,11 @@ def test_of_tied_rows_the_first_keep_their_action():
     P, B = np.full((6, 2), 0.5), np.array([[0.0, 1.0, 0.5], [0.0, 1.0, 0.5]])
     limits = Limits.none(3)
     limits.upper[1] = 2
-    assert decide_within(P, B, np.ones(6, dtype=np.int64), limits).choice.tolist() == [
-        1,
-        1,
-        2,
-        2,
-        2,
-        2,
-    ]
+    choice = decide_within(P, B, np.ones(6, dtype=np.int64), limits).choice
+    assert choice.tolist() == [1, 1, 2, 2, 2, 2]
     limits.upper[2] = 3
-    assert decide_within(P, B, np.ones(6, dtype=np.int64), limits).choice.tolist() == [
-        1,
-        1,
-        0,
-        2,
-        2,
-        2,
-    ]
+    choice = decide_within(P, B, np.ones(6, dtype=np.int64), limits).choice
+    assert choice.tolist() == [1, 1, 0, 2, 2, 2]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -178,8 +168,9 @@ def test_limits_that_do_not_bind_change_nothing(seed):
     choice = decide(P, B).choice
     counts = np.bincount(choice, minlength=4)
     limits = Limits(counts // 2, counts, np.full((1, 4), 1.5), np.array([45.0]))
-    for each in (limits, limits._replace(uses=np.zeros((0, 4)), most=np.zeros(0))):
-        assert decide_within(P, B, choice, each).choice.tolist() == choice.tolist()
+    of_counts = limits._replace(uses=np.zeros((0, 4)), available=np.zeros(0))
+    assert decide_within(P, B, choice, limits).choice.tolist() == choice.tolist()
+    assert decide_within(P, B, choice, of_counts).choice.tolist() == choice.tolist()
 
 
 def test_a_cell_that_forbids_an_action_does_not_blur_the_others():
@@ -190,11 +181,11 @@ def test_a_cell_that_forbids_an_action_does_not_blur_the_others():
     B = np.column_stack([plain, [1.0, 1.0, -1e12]])
     limits = Limits.none(4)
     limits.upper[:2], limits.lower[2] = [20, 30], 10
-    few = Limits(*(values[..., :3] for values in limits[:3]), limits.available)
-    found = decide_within(P, B, decide(P, B).choice, limits)
-    expected = decide_within(P, plain, decide(P, plain).choice, few)
-    assert found.choice.tolist() == expected.choice.tolist()
-    assert found.upper[:3] == pytest.approx(expected.upper)
+    plain_limits = Limits(*(values[..., :3] for values in limits[:3]), limits.available)
+    solution = decide_within(P, B, decide(P, B).choice, limits)
+    expected = decide_within(P, plain, decide(P, plain).choice, plain_limits)
+    assert solution.choice.tolist() == expected.choice.tolist()
+    assert solution.upper[:3] == pytest.approx(expected.upper)
 
 
 def test_no_rows_have_no_decisions():
