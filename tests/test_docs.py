@@ -199,7 +199,7 @@ def told(tmp_path_factory) -> dict[str, list[Metric]]:
     requests.requests.count("GET", "/models", 200, 0.1)
     requests.requests.decided("ward", 1, 1)
     worker = of_worker(service.stores, service.worker)
-    service.stores.recorder.totals.hear([(GRANTED, Outcome(0))], 2_000.0)
+    service.stores.recorder.totals.add_outcomes([(GRANTED, Outcome(0))], 2_000.0)
     job = service.stores.queue.submit("train", {})
     for status in (Status.QUEUED, Status.RUNNING, Status.SUCCEEDED):
         service.worker.listeners[-1](replace(job, status=status))

@@ -169,7 +169,7 @@ def store(
     reject(_flaws(outcomes))
     decisions = _Decisions(stores, caller, outcomes)
     received = receive(stores.database, decisions.resolve, correct=correct, also=decisions.audited)
-    stores.recorder.totals.hear(received.first, time())
+    stores.recorder.totals.add_outcomes(received.first, time())
     located = decisions.located
     return {
         "accepted": received.accepted,

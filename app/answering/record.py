@@ -166,7 +166,7 @@ def batch(decided: Decided, ids: Ids, caller: Caller) -> Batch:
         raise Invalid.at(
             "/benefits", f"benefits of a magnitude above {LARGEST_EARNED:g} are not recorded"
         )
-    rows = decided.rows(ids.ids, ids.at, client_of(caller), given=ids.given)
+    rows = decided.rows(ids.ids, ids.at, client_of(caller), ids_of_client=ids.given)
     return Batch(rows, {terms.digest: terms for terms in decided.terms}, ids.place)
 
 

@@ -1,6 +1,4 @@
-"""Recorded decisions and their outcomes, wherever they are kept: recent ones in SQL, whole days in
-files.
-"""
+"""Recorded decisions and their outcomes: recent ones in SQL, whole days in files."""
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -34,7 +32,6 @@ from app.outcomes.rows import (
     Replaced,
     SealedFile,
     chunks,
-    fetched,
     read_terms,
     sealed_files,
 )
@@ -55,8 +52,9 @@ Allows = Callable[[str], bool]
 class Located:
     """Where a decision is, and what an outcome of it may name.
 
-    `files` are those of its day. `told` is the outcome in them, of that `revision`; one in the
-    table of outcomes is as new or newer.
+    `files` are the sealed files of its day. `outcome` is its outcome in these files, of that
+    `revision`; one in the table of outcomes is as new or newer. `choice` is an index into the
+    actions. `variance` is that of the benefit by the probabilities; 0 without a matrix.
     """
 
     model: str
@@ -64,17 +62,17 @@ class Located:
     day: int
     terms: Terms
     at: float
-    choice: int  # an index into the actions
+    choice: int
     expected: float | None
     files: Sequence[SealedFile] = ()
-    told: Outcome | None = None
+    outcome: Outcome | None = None
     revision: int = 0
     digest: int | None = None
-    variance: float = 0.0  # of the benefit by the probabilities; 0 without a matrix
+    variance: float = 0.0
 
 
 class Archive:
-    """Reads what was recorded, wherever it is."""
+    """Reads recorded decisions, from the database and from files."""
 
     def __init__(self, database: Database, url: str, *, retry_seconds: float = 0.0) -> None:
         self.database = database
@@ -84,9 +82,7 @@ class Archive:
 
     @cached_property
     def sealer(self) -> "Sealer":
-        """What reads and writes files, with Arrow: some 60 MB, which a service that only predicts
-        need not spend.
-        """
+        """Reads and writes files, with Arrow: some 60 MB that a service without files is spared."""
         from app.outcomes.sealing import Sealer  # noqa: PLC0415
 
         return Sealer(self.database, self.storage)
@@ -107,38 +103,39 @@ class Archive:
 
         A day may come in several parts; memory for one part at a time, and for the outcomes of the
         day. With `arrivals_only` all columns but `at`, `term`, `truth`, `outcome_at` and
-        `received_at` are empty. Unavailable where the store is, or the day changes all the time;
-        Damaged where terms or a file are missing, or a file is not what was written.
+        `received_at` are empty. Unavailable where the store is, or where the day changes during
+        each of `ROUNDS` readings; Damaged where terms or a file are missing or damaged.
         """
         names = [
             *(_ARRIVALS if arrivals_only else COLUMNS),
             *["id"] * with_ids,
             *["instance"] * with_instances,
         ]
-        asked = CasesQuery(model, since, until, versions, names)
-        first, last = -inf if since is None else since, inf if until is None else until
+        query = CasesQuery(model, since, until, versions, names)
+        first = -inf if since is None else since
+        last = inf if until is None else until
         with self.database.reading() as connection:
             sealed = {day for _, day in sealed_files(connection, SEALED_FILES.c.model == model)}
-            within = {day for day in sealed if first < (day + 1) * DAY and day * DAY < last}
-            days = within.union(rows.days_of(connection, model, since, until))
+            days = {day for day in sealed if first < (day + 1) * DAY and day * DAY < last}
+            days.update(rows.days_of(connection, model, since, until))
         for day in sorted(days):
-            yield from self.sealer.files.day(self.database, asked, day)
+            yield from self.sealer.files.day(self.database, query, day)
 
     def locate(
-        self, ids: Collection[str], allows: Allows = lambda _: True, most_days: float = inf
+        self, ids: Collection[str], allows: Allows = lambda _: True, max_days: float = inf
     ) -> dict[str, Located]:
-        """Where decisions are, by their ids; those that are nowhere are left out.
+        """Where decisions are, by their ids; ids of no recorded decision are left out.
 
-        Files are read of at most so many days, of the models that `allows` is true of. Invalid for
-        more days; Damaged where a file that may have one of them is missing or damaged, and no
-        other has it.
+        Reads files of at most `max_days` days, of the models that `allows` is true of. Invalid for
+        more days; Damaged where a file that may have one of the ids is missing or damaged, and no
+        other file has it.
         """
-        for left in reversed(range(ROUNDS)):
+        for round_ in range(ROUNDS):
             try:
                 with self.database.reading(without_timeout=True) as connection:
-                    return self._locate(connection, ids, allows, most_days)
+                    return self._locate(connection, ids, allows, max_days)
             except Replaced:
-                if not left:
+                if round_ == ROUNDS - 1:
                     raise
         raise AssertionError("unreachable")
 
@@ -149,11 +146,11 @@ class Archive:
         allowed: Allows = lambda _: True,
         also: Callable[[Connection], None] = lambda _: None,
     ) -> bool:
-        """Remove a decision and all of it everywhere; False where there is none, or its model is
-        not `allowed`.
+        """Remove a decision and its outcome from the database and from files; False where there is
+        none, or its model is not `allowed`.
 
-        `also` writes in the same transaction. Nobody reads it any more at once; upkeep replaces the
-        files that have it.
+        `also` writes in the same transaction. After it no reader reads the decision; upkeep
+        replaces the files that have it.
         """
         located = self.locate([id_]).get(id_)
         if located is None or not allowed(located.model):
@@ -171,102 +168,114 @@ class Archive:
         return True
 
     def _locate(
-        self, connection: Connection, ids: Collection[str], allows: Allows, most_days: float
+        self, connection: Connection, ids: Collection[str], allows: Allows, max_days: float
     ) -> dict[str, Located]:
-        found = _in_tables(connection, ids)
-        others = [id_ for id_ in ids if id_ not in found]
-        table = SEALED_IDS.c
-        given = fetched(
-            connection,
-            lambda some: select(table.id, table.model, table.day).where(table.id.in_(some)),
-            others,
-        )
-        places: dict[str, tuple[str | None, int]] = {id_: (model, day) for id_, model, day in given}
-        for id_ in others:  # one of ours has its day within, but not its model
-            if id_ not in places and (own := day_of_id(id_)) is not None:
-                places[id_] = None, own
+        located = _in_tables(connection, ids)
+        places = _sealed_places(connection, [id_ for id_ in ids if id_ not in located])
         files: dict[Day, list[SealedFile]] = {}
-        for days in chunks(
-            {day for _, day in places.values()}.union(each.day for each in found.values())
-        ):
+        sealed_days = {day for _, day in places.values()}
+        for days in chunks(sealed_days.union(decision.day for decision in located.values())):
             files |= sealed_files(connection, SEALED_FILES.c.day.in_(days))
         if files and places:
-            sealed = self._in_files(files, places, allows, most_days)
-            gone = rows.erased(connection, sealed)
-            found |= {id_: each for id_, each in sealed.items() if id_ not in gone}
+            sealed = self._in_files(files, places, allows, max_days)
+            erased = rows.erased(connection, sealed)
+            located |= {id_: sealed[id_] for id_ in sealed if id_ not in erased}
         by_day: defaultdict[Day, list[str]] = defaultdict(list)
-        for id_, each in found.items():
-            by_day[each.model, each.day].append(id_)
+        for id_, decision in located.items():
+            by_day[decision.model, decision.day].append(id_)
         for day in files.keys() & by_day.keys():
-            told = self._told(files[day], by_day[day])
-            found |= {
-                id_: replace(found[id_], files=files[day], **told.get(id_, {}))
+            outcomes = self._outcomes(files[day], by_day[day])
+            located |= {
+                id_: replace(located[id_], files=files[day], **outcomes.get(id_, {}))
                 for id_ in by_day[day]
             }
-        return found
+        return located
 
     def _in_files(
         self,
         files: Mapping[Day, Sequence[SealedFile]],
         places: Mapping[str, tuple[str | None, int]],
         allows: Allows,
-        most_days: float,
+        max_days: float,
     ) -> dict[str, Located]:
-        """The decisions of days that may have them."""
+        """The decisions in the files of their days."""
         by_place: defaultdict[tuple[str | None, int], list[str]] = defaultdict(list)
         for id_, place in places.items():
             by_place[place].append(id_)
-        fitting = {
-            (model, day): [*by_place[model, day], *by_place[None, day]] for model, day in files
+        ids_of = {
+            (model, day): [*by_place[model, day], *by_place[None, day]]
+            for model, day in files
+            if allows(model)
         }
-        days = [(of_day, some) for of_day, some in fitting.items() if some and allows(of_day[0])]
-        if len(days) > most_days:
+        days = [day for day, ids in ids_of.items() if ids]
+        if len(days) > max_days:
             raise Invalid(
-                f"the ids are of {len(days):,} sealed days; at most {most_days} at a time: send fewer days"
+                f"the ids are of {len(days):,} sealed days; at most {max_days} at a time:"
+                " send fewer days"
             )
-        found: dict[str, Located] = {}
-        unread: list[tuple[Damaged, list[str]]] = []
-        for of_day, some in days:
+        located: dict[str, Located] = {}
+        failures: dict[Day, Damaged] = {}
+        for day in days:
             try:
-                for file in files[of_day]:
+                for file in files[day]:
                     if file.kind == "decisions":
-                        found |= {
-                            row["id"]: _located(*of_day, read_terms(row["terms"]), row)
-                            for row in self.sealer.files.find(file, some, _LOCATED)
+                        located |= {
+                            row["id"]: _located(*day, read_terms(row["terms"]), row)
+                            for row in self.sealer.files.find(file, ids_of[day], _LOCATED)
                         }
             except Damaged as error:
-                unread.append((error, some))
-        for failure, some in unread:
-            if any(id_ not in found for id_ in some):
+                failures[day] = error
+        for day, failure in failures.items():
+            if any(id_ not in located for id_ in ids_of[day]):
                 raise failure
-        return found
+        return located
 
-    def _told(self, files: Sequence[SealedFile], ids: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """`told` and `revision` of the last outcomes of decisions in the files of their day."""
-        found: dict[str, dict[str, Any]] = {}
+    def _outcomes(
+        self, files: Sequence[SealedFile], ids: Sequence[str]
+    ) -> dict[str, dict[str, Any]]:
+        """The fields `outcome` and `revision` of decisions whose outcomes are in files of their
+        day, by id.
+        """
+        fields: dict[str, dict[str, Any]] = {}
         for file in files:
-            for row in (
-                self.sealer.files.find(file, ids, OUTCOME) if file.kind == "outcomes" else ()
-            ):
-                if row["id"] not in found or found[row["id"]]["revision"] < row["revision"]:
-                    told = Outcome(
+            if file.kind != "outcomes":
+                continue
+            for row in self.sealer.files.find(file, ids, OUTCOME):
+                id_, revision = row["id"], row["revision"]
+                if id_ not in fields or fields[id_]["revision"] < revision:
+                    outcome = Outcome(
                         row["truth"],
                         row["action"],
                         row["benefit"],
                         row["outcome_at"],
                         row["number"],
                     )
-                    found[row["id"]] = {"told": told, "revision": row["revision"]}
-        return found
+                    fields[id_] = {"outcome": outcome, "revision": revision}
+        return fields
+
+
+def _sealed_places(connection: Connection, ids: Sequence[str]) -> dict[str, tuple[str | None, int]]:
+    """The model and the day of sealed decisions by id, as far as the id alone shows them."""
+    table = SEALED_IDS.c
+    places: dict[str, tuple[str | None, int]] = {}
+    for chunk in chunks(ids):
+        query = select(table.id, table.model, table.day).where(table.id.in_(chunk))
+        places |= {id_: (model, day) for id_, model, day in connection.execute(query)}
+    for id_ in ids:
+        day = day_of_id(id_)
+        if id_ not in places and day is not None:  # an id of the service contains no model
+            places[id_] = None, day
+    return places
 
 
 def _in_tables(connection: Connection, ids: Iterable[str]) -> dict[str, Located]:
-    columns, located = [DECISIONS.c[name] for name in ("id", "model", *_LOCATED)], {}
-    for some in chunks(ids):  # so that not all probabilities are in memory at once
-        query = select(*columns).where(DECISIONS.c.id.in_(some))
-        found = [dict(row) for row in connection.execute(query).mappings()]
-        contents = rows.contents(connection, (row["terms"] for row in found))
-        for row in found:
+    columns = [DECISIONS.c[name] for name in ("id", "model", *_LOCATED)]
+    located = {}
+    for chunk in chunks(ids):  # so that not all probabilities are in memory at once
+        query = select(*columns).where(DECISIONS.c.id.in_(chunk))
+        decisions = [dict(row) for row in connection.execute(query).mappings()]
+        contents = rows.contents(connection, (row["terms"] for row in decisions))
+        for row in decisions:
             terms = read_terms(contents[row["terms"]])
             located[row["id"]] = _located(row["model"], day_of(row["at"]), terms, row)
     return located
@@ -275,10 +284,18 @@ def _in_tables(connection: Connection, ids: Iterable[str]) -> dict[str, Located]
 def _located(model: str, day: int, terms: Terms, row: Mapping[str, Any]) -> Located:
     variance = 0.0
     if terms.benefits is not None:
-        payoffs = np.array([own[row["choice"]] for own in terms.benefits])
-        P = np.frombuffer(row["probabilities"], "<f8")[
-            : len(payoffs)
-        ]  # filled up where others have more classes
+        payoffs = np.array([benefits[row["choice"]] for benefits in terms.benefits])
+        # The bytes are filled up where other decisions of the file have more classes.
+        P = np.frombuffer(row["probabilities"], "<f8")[: len(payoffs)]
         variance = float(P @ (payoffs - P @ payoffs) ** 2)
-    made = row["at"], row["choice"], row["expected"]
-    return Located(model, terms.version, day, terms, *made, digest=row["digest"], variance=variance)
+    return Located(
+        model,
+        terms.version,
+        day,
+        terms,
+        row["at"],
+        row["choice"],
+        row["expected"],
+        digest=row["digest"],
+        variance=variance,
+    )

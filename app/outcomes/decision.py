@@ -1,7 +1,7 @@
-"""A decision as it is recorded: its id, its terms, its row; and recorded ones with what became of
-them, as columns.
+"""A decision as it is recorded: its id, its terms and its row. `Cases` are recorded decisions with
+their outcomes, as columns.
 
-Rows are encoded where the request is answered and not where it waits for others.
+A request encodes its rows itself, so that the thread that stores them has less to do.
 """
 
 import secrets
@@ -24,38 +24,34 @@ from payoff.errors import pointer
 
 DAY = 86_400  # seconds; days are UTC
 _RANDOM_BITS = 74
-_UNITS = (
-    1e6  # of the probabilities in a digest: another machine may differ in the last bits of a float
-)
-_FORM = np.dtype("<f8")
+# Digests have probabilities in these units: another machine may differ in the last bits of a float.
+_UNITS = 1e6
+_FLOAT = np.dtype("<f8")
 
 UNIT_COSTS = "unit_costs"  # the rule of quantities
 OF_QUANTITY = 3  # numbers that are recorded in the place of probabilities
-_LARGEST = 1e50  # truth: reports add up what quantities cost
-UNKNOWN = -1  # index of a truth, or of an action, that nobody has told
+_LARGEST_TRUTH = 1e50  # reports add up the costs of quantities
+UNKNOWN = -1  # the index of a truth, or of an action, that was not reported
 FLOATS = ("at", "expected", "propensity", "number", "benefit", "outcome_at", "received_at")
 INDICES = ("choice", "truth", "action")
-COLUMNS = (
-    *FLOATS,
-    *INDICES,
-    "probabilities",
-    "terms",
-    "client",
-)  # that cases are made of; others on request
+COLUMNS = (*FLOATS, *INDICES, "probabilities", "terms", "client")
+"""The columns of `Cases`; ids and instances are added on request."""
 
 Label = int | str
 
 
 def new_ids(count: int, at: float | None = None) -> list[str]:
-    """UUIDv7 of the moment `at`, seconds since 1970, by default now: 48 bits of milliseconds, 74
-    random bits.
+    """UUIDv7 of the moment `at`, in seconds since 1970, by default now.
+
+    An id has 48 bits of milliseconds and 74 random bits.
     """
     milliseconds = int((time() if at is None else at) * 1000)
     high = (milliseconds & 0xFFFF_FFFF_FFFF) << 80 | 0x7 << 76 | 0x2 << 62
     ids = []
     for _ in range(count):
-        drawn = secrets.randbits(_RANDOM_BITS)
-        text = f"{high | (drawn >> 62) << 64 | drawn & 0x3FFF_FFFF_FFFF_FFFF:032x}"  # a third of the time of UUID
+        bits = secrets.randbits(_RANDOM_BITS)
+        # Formatting the integer takes a third of the time of `UUID`.
+        text = f"{high | (bits >> 62) << 64 | bits & 0x3FFF_FFFF_FFFF_FFFF:032x}"
         ids.append(f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}")
     return ids
 
@@ -71,7 +67,7 @@ def date_of(day: int) -> date:
 
 
 def day_of_id(id_: str) -> int | None:
-    """The day of an id of `new_ids`; None for all that is no UUIDv7."""
+    """The day of an id of `new_ids`; None for an id that is no UUIDv7."""
     try:
         parsed = UUID(id_)
     except ValueError:
@@ -109,18 +105,20 @@ class Terms:
     figures: Mapping[str, Any] | None = None
 
     def labelled(self, truth: Label | float) -> tuple[Label | float, float | None]:
-        """The class of a truth, and the number that it is where the classes are bands of numbers."""
+        """The class of a truth, and the truth as a number where the classes are bands."""
         bands = (self.figures or {}).get("bands")
-        if bands is None or not is_number(str(truth)) or abs(number := float(truth)) > _LARGEST:
+        if bands is None or not is_number(str(truth)):
+            return truth, None
+        number = float(truth)
+        if abs(number) > _LARGEST_TRUTH:
             return truth, None
         return self.classes[bisect_right(bands, number)], number
 
     @cached_property
     def content(self) -> str:
-        """All of it as JSON, the same text for the same terms."""
-        return orjson.dumps(
-            asdict(self), option=orjson.OPT_SORT_KEYS | orjson.OPT_SERIALIZE_NUMPY
-        ).decode()
+        """The terms as JSON, the same text for the same terms."""
+        options = orjson.OPT_SORT_KEYS | orjson.OPT_SERIALIZE_NUMPY
+        return orjson.dumps(asdict(self), option=options).decode()
 
     @cached_property
     def digest(self) -> str:
@@ -152,8 +150,8 @@ class Row(NamedTuple):
 
 
 def place_of(ids: str, position: int) -> str:
-    """The place of one of the ids at `ids`: a list has a place for each, a column that the request
-    names is one.
+    """The place of the id at a position below `ids`: a list of ids has a place for each of them, a
+    column that the request names is one place.
     """
     return ids + pointer(position) if ids.endswith("ids") else ids
 
@@ -162,8 +160,8 @@ def place_of(ids: str, position: int) -> str:
 class Batch:
     """The decisions of one request, which are stored together or not at all.
 
-    `terms` by digest. The ids of the request stand at `place`, those of the rows at `positions`
-    there, by default all. `stored` is called when they are durable.
+    `terms` has the terms by digest. The ids of the request are at `place`, those of the rows at
+    `positions` there, by default at all of them. `stored` is called when the rows are durable.
     """
 
     rows: Sequence[Row]
@@ -173,15 +171,16 @@ class Batch:
     stored: Callable[[], None] | None = None
 
     @property
-    def given(self) -> bool:
-        """Whether the ids are the caller's, and may have come before."""
+    def has_ids_of_client(self) -> bool:
+        """Whether the ids are the client's: they may be recorded already."""
         return bool(self.rows) and self.rows[0].given
 
 
 @dataclass(frozen=True)
 class Decided:
-    """n decisions to be recorded: `term` (n,) are indices into `terms`, all others as the columns
-    are called.
+    """n decisions to be recorded.
+
+    `term` (n,) are indices into `terms`; the other fields are named as the columns.
     """
 
     terms: Sequence[Terms]
@@ -193,11 +192,13 @@ class Decided:
     details: Sequence[str | None] | None = None
     instances: Sequence[str | None] | None = None
 
-    def rows(self, ids: Sequence[str], at: float, client: str | None, *, given: bool) -> list[Row]:
-        """One row for each. About 5 microseconds a row."""
+    def rows(
+        self, ids: Sequence[str], at: float, client: str | None, *, ids_of_client: bool
+    ) -> list[Row]:
+        """A row for each decision. About 5 microseconds a row."""
         n = len(ids)
         absent = [None] * n
-        P = np.ascontiguousarray(self.probabilities, dtype=_FORM)
+        P = np.ascontiguousarray(self.probabilities, dtype=_FLOAT)
         columns = zip(
             ids, np.asarray(self.term).tolist(), self.choice.tolist(),
             absent if self.expected is None else self.expected.tolist(),
@@ -205,28 +206,28 @@ class Decided:
             absent if self.propensity is None else self.propensity.tolist(),
             self.details or absent, self.instances or absent, strict=True,
         )  # fmt: skip
-        found = []
+        rows = []
         for id_, t, c, e, p, r, q, details, instance in columns:
             terms = self.terms[t]
+            # The digest is the same when the request is repeated later: it has no id and no time.
             content = f"{terms.digest} {c} {q} {details} {instance} ".encode() + r.tobytes()
-            digest = blake2b(
-                content, digest_size=8
-            ).digest()  # the same when the request is repeated later
-            found.append(
+            digest = blake2b(content, digest_size=8).digest()
+            rows.append(
                 Row(
-                    id_, given, at, terms.model, terms.version, terms.digest, c, e, p.tobytes(), q, client, details,
-                    instance, int.from_bytes(digest, "little", signed=True),
+                    id_, ids_of_client, at, terms.model, terms.version, terms.digest, c, e,
+                    p.tobytes(), q, client, details, instance,
+                    int.from_bytes(digest, "little", signed=True),
                 )
             )  # fmt: skip
-        return found
+        return rows
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a decision, as a client says: indices into the classes and actions of its
-    terms.
+    """What became of a decision, as a client reports it.
 
-    Where the truth is a number, `truth` is its band.
+    `truth` and `action` are indices into the classes and actions of the decision's terms. Where the
+    truth is a number, `truth` is its band.
     """
 
     truth: int
@@ -236,15 +237,13 @@ class Outcome:
     number: float | None = None
 
     def joined(self, later: Self) -> Self:
-        """An outcome with all that `later` states, too."""
+        """An outcome with the fields of this one and those that `later` states."""
         return replace(self, **later.stated)
 
     def contradicts(self, later: Self) -> bool:
-        """Whether `later` states something else than this does; what only one of them states is no
-        contradiction.
-        """
-        mine = self.stated
-        return any(mine.get(name, value) != value for name, value in later.stated.items())
+        """Whether `later` states another value of a field that this outcome states, too."""
+        stated = self.stated
+        return any(stated.get(name, value) != value for name, value in later.stated.items())
 
     @property
     def stated(self) -> dict[str, Any]:
@@ -253,7 +252,7 @@ class Outcome:
 
 
 class CasesQuery(NamedTuple):
-    """What `Archive.cases` was asked for; `names` are columns of decisions and of outcomes."""
+    """The cases that `Archive.cases` reads; `names` are columns of decisions and of outcomes."""
 
     model: str
     since: float | None
@@ -266,14 +265,14 @@ class CasesQuery(NamedTuple):
 class Cases:
     """Decisions of one model on one day, n of them, in no particular order.
 
-    `term` (n,) are indices into `terms`, `key` (n,) indices into `keys`, the names of the keys that
-    asked (None without one). `choice` (n,) and `action` (n,), the one that was really taken, are
-    indices into the actions of a case's terms; `truth` (n,) are indices into its classes; `UNKNOWN`
-    where there is none; `number` (n,) are truths that are numbers. `probabilities` (n, K) is padded
-    with NaN for terms with fewer classes. Floats that are absent are NaN. Times are seconds since
-    1970. `ids` and `instances` (JSON, None where absent) are there where they were asked for.
-    `shadows` has, by challenger (`name:version`), what it would have chosen, (n,) indices into the
-    same actions, `UNKNOWN` where it was not asked.
+    `term` (n,) are indices into `terms`, `key` (n,) indices into `keys`, the names of the API keys
+    of the requests (None without one). `choice` (n,) and `action` (n,), the action that was really
+    carried out, are indices into the actions of a case's terms; `truth` (n,) are indices into its
+    classes; `UNKNOWN` where there is none; `number` (n,) are truths that are numbers.
+    `probabilities` (n, K) is padded with NaN for terms with fewer classes. Floats that are absent
+    are NaN. Times are seconds since 1970. `ids` and `instances` (JSON, None where absent) are None
+    unless they were requested. `shadows` has, by challenger (`name:version`), its choices: (n,)
+    indices into the same actions, `UNKNOWN` where it did not decide.
     """
 
     day: int

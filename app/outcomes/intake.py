@@ -1,7 +1,6 @@
-"""Outcomes on their way into the store: each is there once, whoever sends it how often, and in
-whatever order.
+"""Storing of outcomes: each is stored once, however often and in whatever order it is sent.
 
-And what one process recorded and was told, by model and version, as metrics for Prometheus.
+`Totals` are the decisions and outcomes of one process, by model and version, for Prometheus.
 """
 
 from collections import defaultdict
@@ -25,22 +24,19 @@ from app.outcomes.rows import ROUNDS, Day, SealedFile, chunks, sealed_files
 from app.outcomes.tables import OUTCOMES, SEALED_FILES
 
 Also = Callable[[Connection], None]
-_LAGS = (
-    60.0,
-    3600.0,
-    *(float(days * DAY) for days in (1, 7, 30, 90, 365)),
-)  # upper bounds of classes, in seconds
+# The upper bounds of the histogram's buckets, in seconds.
+_LAG_BUCKETS = (60.0, 3600.0, *(float(days * DAY) for days in (1, 7, 30, 90, 365)))
 _SIGNS = ("gain", "loss")
 _VERSION = ("model", "version")
 
 
 @dataclass
 class Received:
-    """What became of the outcomes of a request. Of those that contradict what is stored,
-    `conflicts` has id, stored and sent.
+    """What became of the outcomes of a request.
 
-    Among the accepted, `first` are the first ones of their decisions, `corrected` those that were
-    another before.
+    `conflicts` has the id, the stored and the sent outcome, where the two contradict. Among the
+    accepted, `first` are the first ones of their decisions; `corrected` has the ids of decisions
+    whose stored outcome was replaced.
     """
 
     accepted: int = 0
@@ -64,53 +60,51 @@ def receive(
     in the same transaction. Raises Unavailable where decisions keep moving. O(n log n).
     """
     for _ in range(ROUNDS):
-        sent = resolve()
+        outcomes = resolve()
         try:
             with database.writing() as connection:
                 rows.lock(connection, shared=True)
-                located = {
-                    (decision.model, decision.day): decision.files for decision, _ in sent.values()
-                }
-                files: dict[Day, list[SealedFile]] = {}
-                for days in chunks(sorted(located)):
-                    files |= sealed_files(
-                        connection, tuple_(SEALED_FILES.c.model, SEALED_FILES.c.day).in_(days)
-                    )
-                is_moved = any(files.get(day, ()) != before for day, before in located.items())
-                if is_moved or rows.erased(connection, sent):
+                if _moved(connection, outcomes):
                     continue
-                received = _store(connection, dict(sorted(sent.items())), correct=correct)
+                received = _store(connection, outcomes, correct=correct)
                 if (write := also(received)) is not None:
                     write(connection)
                 return received
-        except IntegrityError:  # another request has stored an outcome of them
+        except IntegrityError:  # another request has stored an outcome of one of the decisions
             continue
     raise Unavailable("recorded decisions are being moved by another process; try again later")
 
 
+def _moved(connection: Connection, outcomes: Mapping[str, tuple[Located, Outcome]]) -> bool:
+    """Whether a decision was sealed or erased, or a file of its day replaced, since `locate`."""
+    located = {(decision.model, decision.day): decision.files for decision, _ in outcomes.values()}
+    files: dict[Day, list[SealedFile]] = {}
+    for days in chunks(sorted(located)):
+        of_days = tuple_(SEALED_FILES.c.model, SEALED_FILES.c.day).in_(days)
+        files |= sealed_files(connection, of_days)
+    if any(files.get(day, ()) != located_files for day, located_files in located.items()):
+        return True
+    return bool(rows.erased(connection, outcomes))
+
+
 def _store(
-    connection: Connection, sent: Mapping[str, tuple[Located, Outcome]], *, correct: bool
+    connection: Connection, outcomes: Mapping[str, tuple[Located, Outcome]], *, correct: bool
 ) -> Received:
-    """In the order of the ids, so that two requests never wait for each other."""
-    table = OUTCOMES.c  # locked in the order of the ids until the transaction ends
-    found = rows.fetched(
-        connection,
-        lambda some: (
-            select(OUTCOMES).where(table.id.in_(some)).order_by(table.id).with_for_update()
-        ),
-        sent,
-    )
-    stored = {row.id: row for row in found}
+    """Rows are locked in the order of the ids, so that two requests never wait for each other."""
+    table = OUTCOMES.c
+    outcomes = dict(sorted(outcomes.items()))
+    stored: dict[str, Any] = {}
+    for ids in chunks(outcomes):
+        query = select(OUTCOMES).where(table.id.in_(ids)).order_by(table.id).with_for_update()
+        stored |= {row.id: row for row in connection.execute(query)}
     received = Received()
     new: dict[str, dict[str, Any]] = {}
-    for id_, (decision, outcome) in sent.items():
+    for id_, (decision, outcome) in outcomes.items():
+        before, revision = decision.outcome, decision.revision
         row = stored.get(id_)
-        before, revision = decision.told, decision.revision
         if row is not None:
-            before, revision = (
-                Outcome(row.truth, row.action, row.benefit, row.at, row.number),
-                row.revision,
-            )
+            before = Outcome(row.truth, row.action, row.benefit, row.at, row.number)
+            revision = row.revision
         after = outcome if before is None or outcome == before else before.joined(outcome)
         if after == before:
             received.unchanged += 1
@@ -120,14 +114,16 @@ def _store(
                 received.conflicts.append((id_, before, outcome))
                 continue
             received.corrected.append(id_)
-            after = outcome  # all of it: a benefit that was told with another truth or action is no longer true
+            # No field of the stored outcome stays: a benefit that was reported with another truth
+            # or action is no longer true.
+            after = outcome
         received.accepted += 1
         if before is None:
             received.first.append((decision, after))
         place = {"id": id_, "model": decision.model, "day": decision.day}
         new[id_] = {**place, "received_at": time(), "revision": revision + 1, **vars(after)}
-    for some in chunks(id_ for id_ in new if id_ in stored):
-        connection.execute(delete(OUTCOMES).where(OUTCOMES.c.id.in_(some)))
+    for ids in chunks(id_ for id_ in new if id_ in stored):
+        connection.execute(delete(OUTCOMES).where(table.id.in_(ids)))
     if new:
         connection.execute(insert(OUTCOMES), list(new.values()))
     return received
@@ -138,40 +134,37 @@ class Totals:
     outcomes.
 
     Benefits are those of decisions that were carried out and stated benefits. Their sums may fall,
-    and Prometheus could not tell a fall from a new start: gains and losses are counters of their
-    own. `squared` sums the squares of the differences between realised and expected benefit,
-    `variance` their variances by the probabilities of the decisions.
+    and Prometheus could not distinguish a fall from a restart: gains and losses are counters of
+    their own. `_squared` sums the squares of the differences between realised and expected benefit,
+    `_variance` their variances by the probabilities of the decisions.
     """
 
     def __init__(self) -> None:
-        def counter(name: str, text: str, *more: str) -> Counter:
-            return Counter(name, text, (*_VERSION, *more), registry=None)
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(name, text, (*_VERSION, *labels), registry=None)
 
-        stored = "Expected benefit of the decisions stored"
         self.recorded = counter("payoff_decisions_recorded", "Decisions stored")
-        self.expected = Gauge("payoff_expected_benefit_total", stored, _VERSION, registry=None)
-        failed = "Requests whose decisions could not be stored"
-        self.failures = Counter("payoff_recording_failures", failed, registry=None)
+        text = "Expected benefit of the decisions stored"
+        self.expected = Gauge("payoff_expected_benefit_total", text, _VERSION, registry=None)
+        text = "Requests whose decisions could not be stored"
+        self.failures = Counter("payoff_recording_failures", text, registry=None)
         self._outcomes = counter("payoff_outcomes", "First outcomes of decisions")
-        elapsed = "Time from a decision to its first outcome"
+        text = "Time from a decision to its first outcome"
         self._lag = Histogram(
-            "payoff_outcome_lag_seconds", elapsed, _VERSION, buckets=_LAGS, registry=None
+            "payoff_outcome_lag_seconds", text, _VERSION, buckets=_LAG_BUCKETS, registry=None
         )
-        other = "Outcomes that name another action than the decision"
-        self._overridden = counter("payoff_decisions_overridden", other)
-        carried_out = (
-            "Expected and realised benefit of decisions with an outcome that were carried out"
-        )
-        self._benefit = counter("payoff_outcome_benefit", carried_out, "kind", "sign")
-        self._squared = counter(
-            "payoff_outcome_benefit_error_squared", "Squared differences of the two"
-        )
-        variances = "Variances of these, by the probabilities of the decisions"
-        self._variance = counter("payoff_outcome_benefit_variance", variances)
-        self._labels = cache(self._begun)
+        text = "Outcomes that name another action than the decision"
+        self._overridden = counter("payoff_decisions_overridden", text)
+        text = "Expected and realised benefit of decisions with an outcome that were carried out"
+        self._benefit = counter("payoff_outcome_benefit", text, "kind", "sign")
+        text = "Squared differences of the two"
+        self._squared = counter("payoff_outcome_benefit_error_squared", text)
+        text = "Variances of these, by the probabilities of the decisions"
+        self._variance = counter("payoff_outcome_benefit_variance", text)
+        self._labels = cache(self._start)
 
     def register(self, registry: CollectorRegistry) -> None:
-        """Show them in what the registry tells."""
+        """Add the metrics to a registry."""
         for metric in vars(self).values():
             if isinstance(metric, Counter | Gauge | Histogram):
                 registry.register(metric)
@@ -186,13 +179,13 @@ class Totals:
             self.recorded.labels(*labels).inc(len(expected))
             self.expected.labels(*labels).inc(sum(expected))
 
-    def hear(self, outcomes: Iterable[tuple[Located, Outcome]], received_at: float) -> None:
+    def add_outcomes(self, outcomes: Iterable[tuple[Located, Outcome]], received_at: float) -> None:
         """Count the first outcomes of decisions."""
         sums = defaultdict[tuple[Counter, tuple[str, ...]], float](float)
         for decision, outcome in outcomes:
             labels = self._labels(decision.model, decision.version)
-            lag = max((received_at if outcome.at is None else outcome.at) - decision.at, 0.0)
-            self._lag.labels(*labels).observe(lag)
+            outcome_at = received_at if outcome.at is None else outcome.at
+            self._lag.labels(*labels).observe(max(outcome_at - decision.at, 0.0))
             sums[self._outcomes, labels] += 1
             if outcome.action not in (None, decision.choice):
                 sums[self._overridden, labels] += 1
@@ -206,8 +199,8 @@ class Totals:
         for (counter, names), total in sums.items():
             counter.labels(*names).inc(total)
 
-    def _begun(self, model: str, version: int) -> tuple[str, str]:
-        """The labels of a version, whose outcomes are counted from 0 on: a rate needs the start."""
+    def _start(self, model: str, version: int) -> tuple[str, str]:
+        """The labels of a version, after its counters were set to 0: a rate needs the start."""
         labels = model, str(version)
         for counter in (self._outcomes, self._overridden, self._squared, self._variance):
             counter.labels(*labels)

@@ -1,14 +1,12 @@
-"""Recorded decisions in the database: where they are, batches of them as columns, and which files
-hold the others.
-"""
+"""Queries of recorded decisions in the database, and of the files that have the sealed days."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
-from sqlalchemy import Column, ColumnElement, Connection, Select, Table, collate, func, select
+from sqlalchemy import Column, ColumnElement, Connection, Table, collate, func, select
 
 from app.errors import Damaged
 from app.outcomes.decision import DAY, TERMS_JSON, day_of, id_digest
@@ -21,10 +19,11 @@ from app.outcomes.tables import (
     SHADOW_DECISIONS,
 )
 
-ROUNDS = 5  # of reading again what others change meanwhile
+ROUNDS = 5  # of reading, or writing, where other processes change the same rows meanwhile
 BATCH = 49_152  # rows in memory as Python objects
 _CHUNK = 5_000  # values in one statement
-SEALING_LOCK, RECORDING_LOCK = 5_417_916_016_017, 5_417_916_016_018  # the numbers of locks
+SEALING_LOCK = 5_417_916_016_017  # the number of the lock
+RECORDING_LOCK = 5_417_916_016_018
 
 T = TypeVar("T")
 
@@ -54,9 +53,7 @@ class SealedFile(NamedTuple):
 
 
 class Replaced(Damaged):
-    """A file that was current a moment ago is missing: replaced, or, where it is so again and
-    again, lost.
-    """
+    """A file that was current a moment ago is missing: it was replaced, or it is lost."""
 
     def __init__(self, file: str) -> None:
         super().__init__(
@@ -67,17 +64,15 @@ class Replaced(Damaged):
 def sealed_files(
     connection: Connection, *where: ColumnElement[bool]
 ) -> dict[Day, list[SealedFile]]:
-    """The files of days that are sealed, in the order in which they were written; the days in
-    order.
-    """
+    """The files of sealed days, in the order in which they were written; the days in order."""
     table = SEALED_FILES.c
     query = select(table.file, table.model, table.day, table.kind, table.at).where(
         table.is_current, *where
     )
-    found: defaultdict[Day, list[SealedFile]] = defaultdict(list)
+    files: defaultdict[Day, list[SealedFile]] = defaultdict(list)
     for row in connection.execute(query.order_by(table.model, table.day, table.at, table.file)):
-        found[row.model, row.day].append(SealedFile(*row))
-    return dict(found)
+        files[row.model, row.day].append(SealedFile(*row))
+    return dict(files)
 
 
 def files_of(connection: Connection, model: str, day: int) -> list[SealedFile]:
@@ -86,11 +81,11 @@ def files_of(connection: Connection, model: str, day: int) -> list[SealedFile]:
 
 
 def lock(connection: Connection, number: int = SEALING_LOCK, *, shared: bool = False) -> None:
-    """Keep others from sealing and erasing until this transaction ends, and unless `shared` from
-    storing outcomes.
+    """Keep other transactions from sealing and erasing until this one ends, and unless `shared`
+    from storing outcomes.
 
-    Who has the lock of recording alone waits for decisions that are being recorded, and these for
-    it. A transaction that writes in SQLite has locked all there is.
+    `RECORDING_LOCK` waits for decisions that are being recorded, and these wait for it. In SQLite a
+    transaction that writes has locked the whole database already.
     """
     if connection.dialect.name == "postgresql":
         name = "pg_advisory_xact_lock_shared" if shared else "pg_advisory_xact_lock"
@@ -107,21 +102,24 @@ def erased(connection: Connection, ids: Iterable[str]) -> set[str]:
     """Those of the ids that were erased."""
     by_digest = {id_digest(id_): id_ for id_ in ids}
     column = ERASED.c.id_digest
-    found = fetched(connection, lambda some: select(column).where(column.in_(some)), by_digest)
-    return {by_digest[row[0]] for row in found}
+    erased_ids: set[str] = set()
+    for chunk in chunks(by_digest):
+        digests = connection.execute(select(column).where(column.in_(chunk))).scalars()
+        erased_ids.update(by_digest[digest] for digest in digests)
+    return erased_ids
 
 
 def chunks(values: Iterable[T], size: int = _CHUNK) -> Iterator[list[T]]:
-    """The values, so many at a time."""
-    rest = iter(values)
-    while chunk := list(islice(rest, size)):
+    """Lists of at most `size` of the values."""
+    iterator = iter(values)
+    while chunk := list(islice(iterator, size)):
         yield chunk
 
 
-def each_value(
+def distinct_values(
     connection: Connection, column: Column[T], *where: ColumnElement[bool]
 ) -> Iterator[T]:
-    """The distinct values of a column that leads an index, one look into the index for each."""
+    """The distinct values of a column that leads an index, with one index lookup for each value."""
     value = connection.execute(select(func.min(column)).where(*where)).scalar()
     while value is not None:
         yield value
@@ -169,37 +167,29 @@ def columns(
         query = query.order_by(
             of["id"] if connection.dialect.name == "sqlite" else collate(of["id"], "C")
         )
-    with connection.execute(query.execution_options(yield_per=BATCH)) as found:
-        for part in found.partitions():
+    with connection.execute(query.execution_options(yield_per=BATCH)) as rows:
+        for part in rows.partitions():
             yield dict(zip(names, zip(*part, strict=True), strict=True))
-
-
-def fetched(
-    connection: Connection, select_of: Callable[[list[T]], Select[Any]], values: Iterable[T]
-) -> Iterator[Any]:
-    """The rows of a query for each few of many values."""
-    for chunk in chunks(values):
-        yield from connection.execute(select_of(chunk))
 
 
 def contents(connection: Connection, digests: Iterable[str]) -> dict[str, str]:
     """Terms as JSON, by their digests; Damaged where some are missing."""
-    table, wanted = DECISION_TERMS.c, set(digests)
-    rows = fetched(
-        connection,
-        lambda some: select(table.digest, table.content).where(table.digest.in_(some)),
-        wanted,
-    )
-    found = {row[0]: row[1] for row in rows}
-    if len(found) < len(wanted):
+    table = DECISION_TERMS.c
+    distinct = set(digests)
+    texts: dict[str, str] = {}
+    for chunk in chunks(distinct):
+        query = select(table.digest, table.content).where(table.digest.in_(chunk))
+        texts |= {row.digest: row.content for row in connection.execute(query)}
+    if len(texts) < len(distinct):
         raise Damaged(
-            "terms of recorded decisions are missing: restore the table decision_terms from a backup"
+            "terms of recorded decisions are missing:"
+            " restore the table decision_terms from a backup"
         )
-    return found
+    return texts
 
 
 def challengers(connection: Connection, model: str, day: int) -> list[str]:
-    """Who decided in the background on a day."""
+    """The versions that decided in the background on a day."""
     query = (
         select(SHADOW_DECISIONS.c.challenger)
         .where(*of_day(SHADOW_DECISIONS, model, day))
@@ -209,17 +199,14 @@ def challengers(connection: Connection, model: str, day: int) -> list[str]:
 
 
 def shadows(connection: Connection, ids: Sequence[str]) -> dict[str, dict[str, int]]:
-    """What challengers would have chosen: by challenger, by id."""
+    """The choices of challengers: by challenger, by id."""
     table = SHADOW_DECISIONS.c
-    found: dict[str, dict[str, int]] = {}
-    rows = fetched(
-        connection,
-        lambda some: select(table.challenger, table.id, table.choice).where(table.id.in_(some)),
-        ids,
-    )
-    for challenger, id_, choice in rows:
-        found.setdefault(challenger, {})[id_] = choice
-    return found
+    choices: dict[str, dict[str, int]] = {}
+    for chunk in chunks(ids):
+        query = select(table.challenger, table.id, table.choice).where(table.id.in_(chunk))
+        for challenger, id_, choice in connection.execute(query):
+            choices.setdefault(challenger, {})[id_] = choice
+    return choices
 
 
 read_terms = lru_cache(maxsize=64)(TERMS_JSON.validate_json)

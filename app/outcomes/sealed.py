@@ -1,7 +1,7 @@
-"""Files of sealed days: Parquet, sorted by id, never changed; joined by id with what the database
-has of the day.
+"""Files of sealed days: Parquet, sorted by id, never changed.
 
-Imported where a file is needed.
+They are joined by id with the rows that the database has of the day. Arrow takes time and memory:
+this module is imported where a file is needed.
 """
 
 import io
@@ -38,11 +38,9 @@ from payoff.errors import PayoffError
 
 SEAL = "rows.parquet"  # the one file of its folder
 GROUP = 16_384  # rows that are decoded to find one id
-SHADOW = "shadow:"  # columns of challengers begin so
-_PART = 16  # groups that are read at a time
-_JOINED = (
-    16_384  # rows that are joined at a time: the table of hashes stays in the processor's cache
-)
+SHADOW = "shadow:"  # the prefix of the columns of challengers
+_GROUPS_OF_PART = 16  # are read at a time
+_JOINED_ROWS = 16_384  # at a time: their table of hashes stays in the processor's cache
 _NAN = np.array(np.nan, "<f8").tobytes()
 _CODED = ["terms", "client"]
 _ARROW = {
@@ -54,19 +52,12 @@ _TYPES: Mapping[str, Mapping[str, Any]] = {
         name: pa.dictionary(pa.int32(), pa.string())
         if name in _CODED
         else _ARROW[type(column.type)]
-        for name, column in of.items()
+        for name, column in columns.items()
     }
-    for kind, of in (("decisions", OF_DECISIONS), ("outcomes", OF_OUTCOMES))
+    for kind, columns in (("decisions", OF_DECISIONS), ("outcomes", OF_OUTCOMES))
 }
-_FEW = [
-    *_CODED,
-    "choice",
-    "truth",
-    "action",
-    "outcome_at",
-    "received_at",
-    "revision",
-]  # values that repeat
+# Columns whose values repeat.
+_REPEATING = [*_CODED, "choice", "truth", "action", "outcome_at", "received_at", "revision"]
 OUTCOME_SCHEMA = pa.schema(_TYPES["outcomes"].items())
 """The columns of a file of outcomes."""
 
@@ -74,9 +65,8 @@ OUTCOME_SCHEMA = pa.schema(_TYPES["outcomes"].items())
 def decision_schema(width: int, challengers: Collection[str]) -> Any:
     """The columns of a file of decisions; probabilities are `width` bytes, filled up with NaN."""
     types = dict(_TYPES["decisions"]) | {"probabilities": pa.binary(max(width, 8))}
-    return pa.schema(
-        [*types.items(), *((f"{SHADOW}{name}", pa.int32()) for name in sorted(challengers))]
-    )
+    types |= {f"{SHADOW}{name}": pa.int32() for name in sorted(challengers)}
+    return pa.schema(types.items())
 
 
 def decision_table(
@@ -85,31 +75,29 @@ def decision_table(
     shadows: Mapping[str, Mapping[str, int]],
     columns: Any = None,
 ) -> Any:
-    """Rows of the database as a table; `columns` is its schema, by default that of what the batch
-    has.
+    """Rows of the database as a table; `columns` is its schema, by default the columns of the batch
+    and of the challengers.
     """
     if columns is None:
-        whole = decision_schema(max(map(len, batch.get("probabilities", ())), default=0), shadows)
+        width = max(map(len, batch.get("probabilities", ())), default=0)
         columns = pa.schema(
-            [field for field in whole if field.name in batch or field.name.startswith(SHADOW)]
+            field
+            for field in decision_schema(width, shadows)
+            if field.name in batch or field.name.startswith(SHADOW)
         )
-    filled: dict[str, Any] = {
-        **batch,
-        **{
-            f"{SHADOW}{name}": [chosen.get(id_) for id_ in batch["id"]]
-            for name, chosen in shadows.items()
-        },
-    }
+    values: dict[str, Any] = dict(batch)
+    for name, choices in shadows.items():
+        values[f"{SHADOW}{name}"] = [choices.get(id_) for id_ in batch["id"]]
     digests = pa.array(batch["terms"], pa.string()).dictionary_encode()
-    named = pa.array([contents[digest] for digest in digests.dictionary.to_pylist()], pa.string())
-    filled["terms"] = pa.DictionaryArray.from_arrays(digests.indices, named)
+    texts = pa.array([contents[digest] for digest in digests.dictionary.to_pylist()], pa.string())
+    values["terms"] = pa.DictionaryArray.from_arrays(digests.indices, texts)
     if "probabilities" in batch:
         width = columns.field("probabilities").type.byte_width
-        filled["probabilities"] = [
+        values["probabilities"] = [
             blob + _NAN * ((width - len(blob)) // 8) for blob in batch["probabilities"]
         ]
-    none = [None] * len(batch["id"])
-    return pa.table({name: filled.get(name, none) for name in columns.names}, schema=columns)
+    absent = [None] * len(batch["id"])
+    return pa.table({name: values.get(name, absent) for name in columns.names}, schema=columns)
 
 
 def outcome_table(batches: Iterable[ColumnBatch]) -> Any:
@@ -129,7 +117,7 @@ class SealedWriter:
             self._sink,
             columns,
             compression="zstd",
-            use_dictionary=[name for name in _FEW if name in columns.names],
+            use_dictionary=[name for name in _REPEATING if name in columns.names],
             column_encoding={"id": "DELTA_BYTE_ARRAY"},
             write_page_checksum=True,
         )
@@ -156,31 +144,33 @@ class OpenFile:
     def parts(
         self, names: Sequence[str] | None = None, ids: Sequence[str] | None = None
     ) -> Iterator[Any]:
-        """The rows in order, some groups at a time; with `ids` only theirs, looked for where they
-        can be.
-        """
-        groups, in_order = range(self._parquet.num_row_groups), sorted(ids or ())
-        fitting = [i for i in groups if ids is None or self._may_have(i, in_order)]
-        for first in range(0, len(fitting), _PART):
-            with _reading(self._name):
-                some = fitting[first : first + _PART]
-                table = self._parquet.read_row_groups(some, columns=names, use_threads=False)
-            yield (
-                table
-                if ids is None
-                else table.filter(pc.is_in(table["id"], value_set=pa.array(ids, pa.string())))
-            )
+        """The rows in order, `_GROUPS_OF_PART` groups at a time.
 
-    def _may_have(self, group: int, ids: Sequence[str]) -> bool:
-        found = self._parquet.metadata.row_group(group).column(0).statistics
-        if found is None or not found.has_min_max:
+        With `ids` only their rows; only the groups that can have them are read.
+        """
+        groups = list(range(self._parquet.num_row_groups))
+        if ids is not None:
+            sorted_ids = sorted(ids)
+            groups = [group for group in groups if self._may_have(group, sorted_ids)]
+        for start in range(0, len(groups), _GROUPS_OF_PART):
+            with _reading(self._name):
+                table = self._parquet.read_row_groups(
+                    groups[start : start + _GROUPS_OF_PART], columns=names, use_threads=False
+                )
+            if ids is not None:
+                table = table.filter(pc.is_in(table["id"], value_set=pa.array(ids, pa.string())))
+            yield table
+
+    def _may_have(self, group: int, sorted_ids: Sequence[str]) -> bool:
+        statistics = self._parquet.metadata.row_group(group).column(0).statistics
+        if statistics is None or not statistics.has_min_max:
             return True
-        return bisect_left(ids, found.min) < bisect_right(ids, found.max)
+        return bisect_left(sorted_ids, statistics.min) < bisect_right(sorted_ids, statistics.max)
 
 
 @contextmanager
 def _reading(name: str) -> Iterator[None]:
-    """Damaged where Arrow cannot make sense of a file; what the store raises stays as it is."""
+    """Damaged where Arrow cannot read a file; errors of the store stay as they are."""
     try:
         yield
     except (PayoffError, FileNotFoundError):
@@ -192,7 +182,7 @@ def _reading(name: str) -> Iterator[None]:
 
 
 class SealedFiles:
-    """The files of one store, each in a folder that is there whole or not at all."""
+    """The files of one store, each in a folder of its own, which is complete or does not exist."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
@@ -203,8 +193,8 @@ class SealedFiles:
 
     @contextmanager
     def open(self, file: SealedFile) -> Iterator[OpenFile]:
-        """One file, read piece by piece; Replaced where it is missing, Damaged where it is not what
-        was written.
+        """One file, read part by part; Replaced where it is missing, Damaged where its content is
+        not what was written.
         """
         try:
             opened = self._storage.open(file.file, SEAL)
@@ -222,33 +212,29 @@ class SealedFiles:
     def find(
         self, file: SealedFile, ids: Sequence[str], names: Sequence[str]
     ) -> Iterator[dict[str, Any]]:
-        """The rows of some ids in a file, with these columns and the id; Replaced where it is
-        missing.
+        """The rows of the ids in a file, with the columns `names` and the id; Replaced where the
+        file is missing.
         """
         with self.open(file) as opened:
             for table in opened.parts(["id", *names], ids):
                 yield from table.to_pylist()
 
-    def day(self, database: Database, asked: CasesQuery, day: int) -> Iterator[Cases]:
+    def day(self, database: Database, query: CasesQuery, day: int) -> Iterator[Cases]:
         """The cases of a day, see `Archive.cases`."""
-        for left in reversed(range(ROUNDS)):
-            with ExitStack() as opened:
+        for round_ in range(ROUNDS):
+            with ExitStack() as open_files:
                 with database.reading(without_timeout=True) as connection:
                     try:
-                        found = SealedDay(self, opened, connection, asked, day)
+                        sealed_day = SealedDay(self, open_files, connection, query, day)
                     except Replaced:
-                        if not left:
+                        if round_ == ROUNDS - 1:
                             raise
                         continue
-                    yield from found.in_tables()
+                    yield from sealed_day.in_tables()
                 try:
-                    for file in found.files:
-                        for part in file.parts([*found.decisions, *file.challengers]):
-                            if len(cases := found.cases(part)):
-                                yield cases
-                except (
-                    FileNotFoundError
-                ) as error:  # a store on the network may lose it while it is read
+                    yield from sealed_day.in_files()
+                except FileNotFoundError as error:
+                    # A store on the network may lose a file while it is read.
                     raise Unavailable(
                         "a day of decisions was replaced while it was read; try again"
                     ) from error
@@ -261,75 +247,87 @@ def new_name(model: str, day: int, kind: str) -> str:
 
 
 class SealedDay:
-    """What there is of a day, as of one moment; its files stay open while `opened` does."""
+    """The files and rows of a day, as of one moment; files stay open while `open_files` does."""
 
     def __init__(
         self,
         files: SealedFiles,
-        opened: ExitStack,
+        open_files: ExitStack,
         connection: Connection,
-        asked: CasesQuery,
+        query: CasesQuery,
         day: int,
     ) -> None:
         """Replaced where a file is missing."""
-        self._asked, self._day, self._connection = asked, day, connection
-        self.decisions = list(
-            dict.fromkeys(["id", *(name for name in asked.names if name in OF_DECISIONS)])
-        )
-        self._outcomes = [name for name in asked.names if name in OUTCOME]
-        self._erased = pa.array(rows.erased_of(connection, asked.model, day), pa.string())
-        self.files: list[OpenFile] = []
-        names = ["id", "revision", *self._outcomes]
-        in_table = rows.columns(
-            connection, OF_OUTCOMES, rows.of_day(OUTCOMES, asked.model, day), sort=True
-        )
-        told = [outcome_table(in_table).select(names)]
-        for file in rows.files_of(connection, asked.model, day):
+        self._query = query
+        self._day = day
+        self._connection = connection
+        names = [name for name in query.names if name in OF_DECISIONS]
+        self._decision_names = list(dict.fromkeys(["id", *names]))
+        self._outcome_names = [name for name in query.names if name in OUTCOME]
+        self._erased = pa.array(rows.erased_of(connection, query.model, day), pa.string())
+        self._files: list[OpenFile] = []
+        names = ["id", "revision", *self._outcome_names]
+        of_day = rows.of_day(OUTCOMES, query.model, day)
+        recent = outcome_table(rows.columns(connection, OF_OUTCOMES, of_day, sort=True))
+        tables = [recent.select(names)]
+        for file in rows.files_of(connection, query.model, day):
             if file.kind == "decisions":
-                self.files.append(opened.enter_context(files.open(file)))
+                self._files.append(open_files.enter_context(files.open(file)))
             else:
                 with files.open(file) as outcomes:
-                    told += outcomes.parts(names)
-        self._told = _latest(told)
-        self._told_ids = self._told["id"].combine_chunks()
+                    tables += outcomes.parts(names)
+        self._outcomes = _latest(tables)
+        self._outcome_ids = self._outcomes["id"].combine_chunks()
 
     def in_tables(self) -> Iterator[Cases]:
         """The cases that only the database has, while the connection is open."""
-        model, connection = self._asked.model, self._connection
+        model = self._query.model
+        connection = self._connection
         has_shadows = bool(rows.challengers(connection, model, self._day))
-        sealed: Any = None
+        sealed_ids: Any = None
         of_day = rows.of_day(DECISIONS, model, self._day)
-        for batch in rows.columns(connection, OF_DECISIONS, of_day, self.decisions):
-            if sealed is None:
-                ids = [
-                    part["id"].combine_chunks()
-                    for file in self.files
-                    for part in file.parts(["id"])
-                ]
-                sealed = pa.chunked_array(ids, pa.string()).combine_chunks()
+        for batch in rows.columns(connection, OF_DECISIONS, of_day, self._decision_names):
+            if sealed_ids is None:
+                sealed_ids = self._sealed_ids()
             shadows = rows.shadows(connection, batch["id"]) if has_shadows else {}
             table = decision_table(batch, rows.contents(connection, batch["terms"]), shadows)
-            found = self.cases(table.filter(pc.invert(pc.is_in(table["id"], value_set=sealed))))
-            if len(found):
-                yield found
+            is_sealed = pc.is_in(table["id"], value_set=sealed_ids)
+            cases = self._cases(table.filter(pc.invert(is_sealed)))
+            if len(cases):
+                yield cases
 
-    def cases(self, table: Any) -> Cases:
-        """Rows of decisions as cases, with what was told of them."""
-        asked = self._asked
+    def in_files(self) -> Iterator[Cases]:
+        """The cases of the files."""
+        for file in self._files:
+            for part in file.parts([*self._decision_names, *file.challengers]):
+                cases = self._cases(part)
+                if len(cases):
+                    yield cases
+
+    def _sealed_ids(self) -> Any:
+        """The ids of the decisions in files."""
+        ids = [part["id"].combine_chunks() for file in self._files for part in file.parts(["id"])]
+        return pa.chunked_array(ids, pa.string()).combine_chunks()
+
+    def _cases(self, table: Any) -> Cases:
+        """Rows of decisions as cases, with their outcomes."""
+        query = self._query
         if len(self._erased):
             table = table.filter(pc.invert(pc.is_in(table["id"], value_set=self._erased)))
-        if asked.since is not None:
-            table = table.filter(pc.greater_equal(table["at"], asked.since))
-        if asked.until is not None:
-            table = table.filter(pc.less(table["at"], asked.until))
+        if query.since is not None:
+            table = table.filter(pc.greater_equal(table["at"], query.since))
+        if query.until is not None:
+            table = table.filter(pc.less(table["at"], query.until))
         contents, term = _coded(table, "terms")
         terms = [read_terms(content) for content in contents]
-        if asked.versions is not None:
-            is_wanted = np.array([one.version in asked.versions for one in terms], dtype=bool)[term]
-            table, term = table.filter(pa.array(is_wanted)), term[is_wanted]
-        place = _places(table["id"], self._told_ids)
-        for name in self._outcomes:
-            table = table.append_column(name, self._told[name].take(place))
+        if query.versions is not None:
+            versions = [case_terms.version in query.versions for case_terms in terms]
+            has_version = np.array(versions, dtype=bool)[term]
+            table = table.filter(pa.array(has_version))
+            term = term[has_version]
+        place = _places(table["id"], self._outcome_ids)
+        for name in self._outcome_names:
+            table = table.append_column(name, self._outcomes[name].take(place))
         keys, key = _coded(table, "client")
         arrays: dict[str, Any] = {
             name: _numbers(table, name, np.float64, np.nan) for name in FLOATS
@@ -339,8 +337,10 @@ class SealedDay:
         if "probabilities" in table.column_names:
             blobs = table["probabilities"].combine_chunks()
             width = blobs.type.byte_width
-            content, at = blobs.buffers()[1] or b"", blobs.offset * width
-            P = np.frombuffer(content, "<f8", len(blobs) * width // 8, at).reshape(-1, width // 8)
+            content = blobs.buffers()[1] or b""
+            numbers = len(blobs) * width // 8
+            P = np.frombuffer(content, "<f8", numbers, blobs.offset * width)
+            P = P.reshape(-1, width // 8)
         return Cases(
             day=self._day,
             terms=terms,
@@ -348,42 +348,44 @@ class SealedDay:
             term=term,
             key=key,
             probabilities=P,
-            ids=table["id"].to_pylist() if "id" in asked.names else None,
-            instances=table["instance"].to_pylist() if "instance" in asked.names else None,
+            ids=table["id"].to_pylist() if "id" in query.names else None,
+            instances=table["instance"].to_pylist() if "instance" in query.names else None,
+            # A file also has the challengers of other versions, whose columns may be empty here.
             shadows={
                 name.removeprefix(SHADOW): _numbers(table, name, np.int32, UNKNOWN)
-                for name in table.column_names  # also those of other versions' challengers
+                for name in table.column_names
                 if name.startswith(SHADOW) and table[name].null_count < len(table)
             },
             **arrays,
         )
 
 
-def _latest(told: Sequence[Any]) -> Any:
-    """Tables of outcomes as one, sorted by id; of those of the same decision the last one."""
-    some = [table for table in told if len(table)] or told[:1]
-    whole = pa.concat_tables(some)
-    if len(some) > 1:
-        whole = whole.sort_by([("id", "ascending"), ("revision", "ascending")])
-        ids = whole["id"].combine_chunks()
+def _latest(tables: Sequence[Any]) -> Any:
+    """Tables of outcomes as one, sorted by id; of several outcomes of a decision the last one."""
+    parts = [table for table in tables if len(table)] or tables[:1]
+    outcomes = pa.concat_tables(parts)
+    if len(parts) > 1:
+        outcomes = outcomes.sort_by([("id", "ascending"), ("revision", "ascending")])
+        ids = outcomes["id"].combine_chunks()
         is_last = pc.not_equal(ids[:-1], ids[1:])
-        whole = whole.filter(pa.concat_arrays([is_last, pa.array([True])]))
-    return whole.combine_chunks()
+        outcomes = outcomes.filter(pa.concat_arrays([is_last, pa.array([True])]))
+    return outcomes.combine_chunks()
 
 
 def _places(ids: Any, sorted_ids: Any) -> Any:
-    """Where each id is among the others, null where it is not. O(n), since only those are hashed
-    that it can be.
+    """The place of each id in `sorted_ids`, null where it is not there.
+
+    O(n): of each part of the ids, only the sorted ids within its range are hashed.
     """
-    found = []
-    for first in range(0, len(ids), _JOINED):
-        some = ids.slice(first, _JOINED)
-        ends = pc.min_max(some).as_py()
-        start = bisect_left(sorted_ids, ends["min"], key=lambda each: each.as_py())
-        end = bisect_right(sorted_ids, ends["max"], key=lambda each: each.as_py())
-        place = pc.index_in(some, value_set=sorted_ids.slice(start, end - start)).combine_chunks()
-        found.append(pc.add(place, pa.scalar(start, pa.int32())))
-    return pa.chunked_array(found, pa.int32())
+    parts = []
+    for first in range(0, len(ids), _JOINED_ROWS):
+        part = ids.slice(first, _JOINED_ROWS)
+        ends = pc.min_max(part).as_py()
+        start = bisect_left(sorted_ids, ends["min"], key=lambda scalar: scalar.as_py())
+        end = bisect_right(sorted_ids, ends["max"], key=lambda scalar: scalar.as_py())
+        place = pc.index_in(part, value_set=sorted_ids.slice(start, end - start)).combine_chunks()
+        parts.append(pc.add(place, pa.scalar(start, pa.int32())))
+    return pa.chunked_array(parts, pa.int32())
 
 
 def _numbers(table: Any, name: str, kind: type, absent: float) -> np.ndarray:
@@ -394,11 +396,13 @@ def _numbers(table: Any, name: str, kind: type, absent: float) -> np.ndarray:
 
 
 def _coded(table: Any, name: str) -> tuple[Sequence[Any], np.ndarray]:
-    """Distinct values, and which of them each is: int32 (n,)."""
+    """The distinct values of a column, and the index of each row's value: int32 (n,)."""
     if name not in table.column_names:
         return [], np.empty(0, np.int32)
-    whole = table[name].unify_dictionaries().combine_chunks()
-    values, codes = whole.dictionary.to_pylist(), whole.indices
+    column = table[name].unify_dictionaries().combine_chunks()
+    values = column.dictionary.to_pylist()
+    codes = column.indices
     if codes.null_count:
-        codes, values = codes.fill_null(len(values)), [*values, None]
+        codes = codes.fill_null(len(values))
+        values.append(None)
     return values, codes.to_numpy(zero_copy_only=False).astype(np.int32, copy=False)

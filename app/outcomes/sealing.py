@@ -1,10 +1,11 @@
 """Days that are over become files, and files lose what was erased.
 
-The decisions of a day are written as one file beside what there is, and its outcomes as another;
-both are entered in one transaction. What comes later is a row again, and becomes a further file.
-Rows that are also in a file are left out of reading, and are removed some at a time, so that nobody
-waits long. Whatever process dies at whatever moment, a decision is in a file that readers know, in
-the database, or in both with the same content; the next sealing goes on from there.
+The decisions of a day are written as one file beside the existing ones, and its outcomes as
+another; both are entered in one transaction. Later decisions and outcomes are rows again, and
+become a further file. Readers skip rows that are also in a file; these are removed a few at a time,
+so that no other writer waits long. Whatever process dies at whatever moment, a decision is in a
+file that readers know, in the database, or in both with the same content; the next sealing goes on
+from there.
 """
 
 import logging
@@ -49,7 +50,8 @@ from app.outcomes.tables import (
 )
 from app.storage import Storage
 
-_TAKES_SECONDS = 3600.0  # at most; a file that was written long ago may be removed at any moment
+# The time that writing a file may take: a file that is not current for long may be removed.
+_MAX_SECONDS = 3600.0
 CLEAR = 1_000  # rows that one transaction removes, in some 20 ms
 _PAUSE_SECONDS = 0.1
 
@@ -69,13 +71,14 @@ class Sealer:
         database.
 
         False, and nothing changed, where another process sealed or erased meanwhile, or nothing was
-        to be written. Memory of the compressed files, and of the ids that are to be removed.
-        Minutes for a million decisions, half of them pauses for other writers.
+        to be written. Takes memory for the compressed files, and for the ids that are to be
+        removed. A million decisions take minutes, half of them pauses for other writers.
         """
         self._clear(model, day)
-        began = time()
+        started_at = time()
         with self._database.reading(without_timeout=True) as connection:
-            before, erased = files_of(connection, model, day), _erasures(connection, model, day)
+            files = files_of(connection, model, day)
+            erasures = _erasures(connection, model, day)
             drafts = {
                 "decisions": _decisions(connection, model, day),
                 "outcomes": SealedWriter(OUTCOME_SCHEMA),
@@ -91,11 +94,11 @@ class Sealer:
             return False
         with self._database.writing() as connection:
             lock(connection)
-            is_unmoved = (
-                files_of(connection, model, day) == before
-                and _erasures(connection, model, day) == erased
+            is_valid = (
+                files_of(connection, model, day) == files
+                and _erasures(connection, model, day) == erasures
+                and time() - started_at < _MAX_SECONDS
             )
-            is_valid = is_unmoved and time() - began < _TAKES_SECONDS
             if is_valid:
                 _enter(connection, written)
         if is_valid:
@@ -105,48 +108,48 @@ class Sealer:
         return is_valid
 
     def purge(self, model: str, day: int) -> None:
-        """Replace the files of a day that have erased cases by such without, and forget the ids of
-        these.
+        """Replace the files of a day that have erased cases by files without them, and delete the
+        ids of these cases.
 
-        Replaced, and no id is forgotten, where another process has replaced a file meanwhile: it
-        may not know them all.
+        Replaced, and no id is deleted, where another process has replaced a file meanwhile: that
+        process may not know all erased cases.
         """
         with self._database.reading() as connection:
-            ids, files = erased_of(connection, model, day), files_of(connection, model, day)
+            ids = erased_of(connection, model, day)
+            files = files_of(connection, model, day)
         for file in files:
             self._purge(file, ids)
-        table = ERASED.c
         with self._database.writing() as connection:
-            for some in rows.chunks(ids):
-                where = *of_day(ERASED, model, day), table.id.in_(some)
+            for chunk in rows.chunks(ids):
+                where = *of_day(ERASED, model, day), ERASED.c.id.in_(chunk)
                 connection.execute(update(ERASED).where(*where).values(id=None))
 
     def discard(self, files: Sequence[str]) -> None:
-        """Remove files, and the cases that only these have."""
+        """Remove files, and with them the cases that no other file has."""
         with self._database.writing() as connection:
             _retire(connection, files)
         self.remove(files)
 
     def remove(self, files: Iterable[str]) -> None:
-        """Remove files that no reader reads any more; those where that fails are removed by upkeep
-        a day later.
+        """Remove files that no reader reads any more; upkeep tries again a day later where that
+        fails.
 
-        Not to be called where a commit raised: nobody knows then which files are current.
+        Not to be called where a commit raised: it is not known then which files are current.
         """
         for name in files:
             try:
                 self._storage.remove(name)
                 with self._database.writing() as connection:
                     connection.execute(delete(SEALED_FILES).where(SEALED_FILES.c.file == name))
-            except Exception as error:  # noqa: BLE001 - what was done is done
+            except Exception as error:  # noqa: BLE001 - the file is not current, and upkeep retries
                 _log.warning(
                     "a file of decisions was not removed: %s (%s)", name, type(error).__name__
                 )
 
     def _publish(self, model: str, day: int, kind: str, draft: SealedWriter) -> str:
-        """Write a file, after the database has noted it as its own, so that it may remove it."""
+        """Write a file after it was entered in the database, so that upkeep may remove it."""
         name = new_name(model, day, kind)
-        noted = {
+        values = {
             "file": name,
             "model": model,
             "day": day,
@@ -155,12 +158,12 @@ class Sealer:
             "at": time(),
         }
         with self._database.writing() as connection:
-            connection.execute(insert(SEALED_FILES).values(noted))
+            connection.execute(insert(SEALED_FILES).values(values))
         self.files.publish(name, draft.content())
         return name
 
     def _purge(self, file: SealedFile, ids: list[str]) -> None:
-        began = time()
+        started_at = time()
         with self.files.open(file) as opened:
             if not any(map(len, opened.parts(["id"], ids))):
                 return
@@ -170,17 +173,17 @@ class Sealer:
         written = [self._publish(file.model, file.day, file.kind, draft)] if draft.rows else []
         with self._database.writing() as connection:
             lock(connection)
-            replaced = time() - began < _TAKES_SECONDS and _retire(connection, [file.file])
-            if replaced:
+            is_replaced = time() - started_at < _MAX_SECONDS and _retire(connection, [file.file])
+            if is_replaced:
                 _enter(connection, written, file.at)
-        if not replaced:
+        if not is_replaced:
             self.remove(written)
             raise Replaced(file.file)
         self.remove([file.file])
 
     def _clear(self, model: str, day: int) -> None:
-        """Remove the rows that are in files, with pauses as long as the work, in which others
-        write.
+        """Remove the rows that are in files, with pauses as long as the work, in which other
+        processes write.
         """
         with self._database.reading(without_timeout=True) as connection:
             ids = {
@@ -190,29 +193,26 @@ class Sealer:
             files = files_of(connection, model, day)
         for file in files:
             if len(ids[file.kind]):
-                with (
-                    suppress(Replaced),
-                    self.files.open(file) as opened,
-                ):  # another process replaced it
-                    self._clear_all(file, opened, ids[file.kind])
+                # Replaced: another process has replaced the file.
+                with suppress(Replaced), self.files.open(file) as opened:
+                    self._clear_rows(file, opened, ids[file.kind])
 
-    def _clear_all(self, file: SealedFile, opened: OpenFile, ids: Any) -> None:
+    def _clear_rows(self, file: SealedFile, opened: OpenFile, ids: Any) -> None:
         for part in opened.parts(["id"] if file.kind == "decisions" else ["id", "revision"]):
             table = part.filter(pc.is_in(part["id"], value_set=ids))
             for first in range(0, len(table), CLEAR):
-                began = monotonic()
+                started_at = monotonic()
                 with self._database.writing() as connection:
                     _remove(connection, file, table.slice(first, CLEAR).to_pydict())
-                sleep(min(monotonic() - began, _PAUSE_SECONDS))
+                sleep(min(monotonic() - started_at, _PAUSE_SECONDS))
 
 
 def _retire(connection: Connection, files: Iterable[str]) -> int:
-    """Let readers no longer read files; how many were read until now."""
+    """Mark files as not current, so that no reader opens them; the number that were current."""
     table = SEALED_FILES.c
-    where = table.file.in_(files), table.is_current
-    return connection.execute(
-        update(SEALED_FILES).where(*where).values(is_current=False, at=time())
-    ).rowcount
+    is_current = table.file.in_(files), table.is_current
+    statement = update(SEALED_FILES).where(*is_current).values(is_current=False, at=time())
+    return connection.execute(statement).rowcount
 
 
 def _enter(connection: Connection, files: Iterable[str], at: float | None = None) -> None:
@@ -221,8 +221,8 @@ def _enter(connection: Connection, files: Iterable[str], at: float | None = None
 
 
 def _erasures(connection: Connection, model: str, day: int) -> int:
-    """How many decisions of a day were ever erased: where it has changed, what was read before may
-    not be written.
+    """The number of decisions of a day that were ever erased: where it has changed, rows that were
+    read before may not be written.
     """
     query = select(func.count()).select_from(ERASED).where(*of_day(ERASED, model, day))
     return int(connection.execute(query).scalar_one())
@@ -236,10 +236,8 @@ def _decisions(connection: Connection, model: str, day: int) -> SealedWriter:
     challengers = rows.challengers(connection, model, day)
     draft = SealedWriter(decision_schema(connection.execute(width).scalar() or 0, challengers))
     for batch in rows.columns(connection, OF_DECISIONS, of_day(DECISIONS, model, day), sort=True):
-        contents, shadows = (
-            rows.contents(connection, batch["terms"]),
-            rows.shadows(connection, batch["id"]),
-        )
+        contents = rows.contents(connection, batch["terms"])
+        shadows = rows.shadows(connection, batch["id"])
         draft.add(decision_table(batch, contents, shadows, draft.columns))
     return draft
 
@@ -252,23 +250,29 @@ def _ids(connection: Connection, of: Mapping[str, Any], where: list[Any]) -> Any
 
 
 def _remove(connection: Connection, file: SealedFile, part: dict[str, list[Any]]) -> None:
-    """Remove rows that a file has, locked in the order in which others lock them: decisions, of
-    which the ids of callers are kept, or outcomes that still have the same revision.
+    """Remove rows that a file has, locked in the order in which other transactions lock them.
+
+    Of decisions the ids of clients are kept. Of outcomes only those are removed that still have the
+    revision of the file.
     """
     table = DECISIONS if file.kind == "decisions" else OUTCOMES
     columns = [table.c[name] for name in ("id", "given", "digest", "revision") if name in table.c]
     query = (
         select(*columns).where(table.c.id.in_(part["id"])).order_by(table.c.id).with_for_update()
     )
-    found = connection.execute(query).all()
+    rows_of_part = connection.execute(query).all()
     if table is OUTCOMES:
         revisions = dict(zip(part["id"], part["revision"], strict=True))
-        same = [row.id for row in found if row.revision == revisions[row.id]]
-        connection.execute(delete(OUTCOMES).where(OUTCOMES.c.id.in_(same)))
+        unchanged = [row.id for row in rows_of_part if row.revision == revisions[row.id]]
+        connection.execute(delete(OUTCOMES).where(OUTCOMES.c.id.in_(unchanged)))
         return
-    place = {"model": file.model, "day": file.day}
-    given = [{"id": row.id, "digest": row.digest, **place} for row in found if row.given]
-    if given:
-        connection.execute(upsert(connection, SEALED_IDS).on_conflict_do_nothing(), given)
-    for own in (DECISIONS, SHADOW_DECISIONS):
-        connection.execute(delete(own).where(own.c.id.in_([row.id for row in found])))
+    ids_of_clients = [
+        {"id": row.id, "digest": row.digest, "model": file.model, "day": file.day}
+        for row in rows_of_part
+        if row.given
+    ]
+    if ids_of_clients:
+        connection.execute(upsert(connection, SEALED_IDS).on_conflict_do_nothing(), ids_of_clients)
+    ids = [row.id for row in rows_of_part]
+    for rows_by_id in (DECISIONS, SHADOW_DECISIONS):
+        connection.execute(delete(rows_by_id).where(rows_by_id.c.id.in_(ids)))

@@ -1,4 +1,6 @@
-"""Versions that decide in the background where an alias is asked, and what they decided."""
+"""Challengers: versions that decide in the background on the requests to an alias, and their
+choices.
+"""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -18,21 +20,19 @@ class Shadows:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        missed = "Decisions that a challenger did not make: it cannot keep up, or failed"
-        self.dropped = Counter("payoff_shadow_dropped", missed, registry=None)
-        self._of: Challengers = {}
+        text = "Decisions that a challenger did not make: it cannot keep up, or failed"
+        self.dropped = Counter("payoff_shadow_dropped", text, registry=None)
+        self._by_reference: Challengers = {}
 
     def start(self) -> None:
-        self._database.changes.follow(_all, self._told)
+        self._database.changes.follow(_challengers, self._update)
 
     def of(self, reference: str) -> tuple[str, ...]:
-        """The challengers, `name:version`, of `name@alias`; none for other references. No input or
-        output.
-        """
-        return self._of.get(reference, ())
+        """The challengers (`name:version`) of `name@alias`, from memory; else none."""
+        return self._by_reference.get(reference, ())
 
     def read(self, model: str) -> dict[str, list[str]]:
-        """By alias of the model, as the database has them now."""
+        """The challengers of a model by alias, from the database."""
         of_model = select(SHADOWS.c.alias, SHADOWS.c.challengers).where(SHADOWS.c.model == model)
         with self._database.reading() as connection:
             return {row.alias: json.loads(row.challengers) for row in connection.execute(of_model)}
@@ -40,7 +40,7 @@ class Shadows:
     def set(
         self, model: str, alias: str, challengers: Sequence[str], also: Callable[[Connection], None]
     ) -> None:
-        """Replace them; `also` writes in the transaction, where anything changes."""
+        """Replace the challengers of an alias; `also` writes in the transaction, if they change."""
         where = (SHADOWS.c.model == model, SHADOWS.c.alias == alias)
         with self._database.writing() as connection:
             content = connection.execute(select(SHADOWS.c.challengers).where(*where)).scalar()
@@ -58,41 +58,37 @@ class Shadows:
 
     @staticmethod
     def remove(connection: Connection, model: str, alias: str | None = None) -> None:
-        """Those of the alias, or of all aliases of the model."""
+        """Remove the challengers of the alias, or of all aliases of the model."""
         statement = delete(SHADOWS).where(SHADOWS.c.model == model)
-        connection.execute(
-            statement if alias is None else statement.where(SHADOWS.c.alias == alias)
-        )
+        if alias is not None:
+            statement = statement.where(SHADOWS.c.alias == alias)
+        connection.execute(statement)
 
     def keep(
         self, ids: Sequence[str], challenger: str, model: str, day: int, choice: Sequence[int]
     ) -> None:
-        """Store what a challenger chose for each decision; what is stored already stays.
+        """Store a challenger's choice for each decision; choices that are stored already stay.
 
-        Left out are decisions that are no longer among the recent ones, such as erased ones.
+        Leaves out decisions that are no longer in the database, such as erased ones.
         """
         common = {"challenger": challenger, "model": model, "day": day}
-        chosen = dict(zip(ids, choice, strict=True))
+        choices = dict(zip(ids, choice, strict=True))
+        column = DECISIONS.c.id
         with self._database.writing() as connection:
-            for some in chunks(ids):
-                there = (
-                    select(DECISIONS.c.id)
-                    .where(DECISIONS.c.id.in_(some))
-                    .with_for_update(read=True)
-                )
+            for chunk in chunks(ids):
+                recent = select(column).where(column.in_(chunk)).with_for_update(read=True)
                 rows = [
-                    {"id": id_, "choice": chosen[id_], **common}
-                    for id_ in connection.execute(there).scalars()
+                    {"id": id_, "choice": choices[id_], **common}
+                    for id_ in connection.execute(recent).scalars()
                 ]
                 if rows:
-                    connection.execute(
-                        upsert(connection, SHADOW_DECISIONS).on_conflict_do_nothing(), rows
-                    )
+                    insertion = upsert(connection, SHADOW_DECISIONS).on_conflict_do_nothing()
+                    connection.execute(insertion, rows)
 
-    def _told(self, challengers: Challengers) -> None:
-        self._of = challengers
+    def _update(self, challengers: Challengers) -> None:
+        self._by_reference = challengers
 
 
-def _all(connection: Connection) -> Challengers:
+def _challengers(connection: Connection) -> Challengers:
     rows = connection.execute(select(SHADOWS.c.model, SHADOWS.c.alias, SHADOWS.c.challengers))
     return {f"{row.model}@{row.alias}": tuple(json.loads(row.challengers)) for row in rows}

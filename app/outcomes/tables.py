@@ -1,5 +1,6 @@
-"""The tables of recorded decisions, alike on SQLite and PostgreSQL. Times are seconds since 1970,
-days are UTC.
+"""The tables of recorded decisions, alike on SQLite and PostgreSQL.
+
+Times are seconds since 1970, days are UTC.
 """
 
 from sqlalchemy import (
@@ -24,30 +25,29 @@ DECISION_TERMS = Table(
     TABLES,
     Column("digest", String(32), primary_key=True),
     Column("content", Text, nullable=False),  # `Terms` as JSON
-    Column(
-        "used_at", Double, nullable=False
-    ),  # to within an hour: unused ones are deleted with their decisions
+    # The last use to within an hour: unused terms are deleted with their decisions.
+    Column("used_at", Double, nullable=False),
 )
 
 DECISIONS = Table(
     "decisions",
     TABLES,
     Column("id", String(MAX_ID), primary_key=True),
-    Column("given", Boolean, nullable=False),  # the id is the caller's; else it is a UUIDv7 of ours
+    # Whether the id is the client's; else it is a UUIDv7 of the service.
+    Column("given", Boolean, nullable=False),
     Column("at", Double, nullable=False),  # by the clock of the service that decided
     Column("model", String(64), nullable=False),
     Column("version", Integer, nullable=False),
     Column("terms", String(32), nullable=False),
     Column("choice", Integer, nullable=False),  # an index into the actions of the terms
     Column("expected", Double),  # benefit of the choice; absent where no benefits were stated
-    Column(
-        "probabilities", LargeBinary, nullable=False
-    ),  # float64, little-endian, by class; or what `Terms` says
-    Column("propensity", Double),  # of the choice, where it was drawn
-    Column("client", String(64)),  # the key's name
-    Column("details", Text),  # JSON: what else belongs to this decision
-    Column("instance", Text),  # JSON, as it was sent; only on request
-    Column("digest", BigInteger, nullable=False),  # of all but id, time and client
+    # Float64, little-endian, by class; of quantities the numbers that `Terms` describes.
+    Column("probabilities", LargeBinary, nullable=False),
+    Column("propensity", Double),  # of the choice, where it was drawn at random
+    Column("client", String(64)),  # the name of the API key
+    Column("details", Text),  # JSON: further figures of this decision
+    Column("instance", Text),  # JSON, as the client sent it; only on request
+    Column("digest", BigInteger, nullable=False),  # of all columns but id, time and client
     Index("decisions_model_at", "model", "at"),
 )
 
@@ -58,10 +58,10 @@ OUTCOMES = Table(
     Column("model", String(64), nullable=False),  # of the decision, as is the day
     Column("day", Integer, nullable=False),
     Column("truth", Integer, nullable=False),  # an index into the classes of the decision's terms
-    Column("number", Double),  # that is the truth; the index is of its band
-    Column("action", Integer),  # really taken: an index into the terms' actions
+    Column("number", Double),  # the truth where it is a number; the index is that of its band
+    Column("action", Integer),  # really carried out: an index into the terms' actions
     Column("benefit", Double),  # really received
-    Column("at", Double),  # when the truth was, as the client says
+    Column("at", Double),  # when the truth was known, as the client reports
     Column("received_at", Double, nullable=False),
     Column("revision", Integer, nullable=False),  # 1, and one more with each correction
     Index("outcomes_model_day", "model", "day"),
@@ -74,15 +74,14 @@ SEALED_FILES = Table(
     Column("model", String(64), nullable=False),
     Column("day", Integer, nullable=False),
     Column("kind", String(16), nullable=False),  # decisions or outcomes
-    Column(
-        "is_current", Boolean, nullable=False
-    ),  # readers read it; else it is being written, or was replaced
+    # Readers read current files; others are being written, or were replaced.
+    Column("is_current", Boolean, nullable=False),
     Column("at", Double, nullable=False),  # when it was written, or ceased to be current
     Index("sealed_files_model_day", "model", "day"),
 )
 
 SEALED_IDS = Table(
-    "sealed_ids",  # of callers; an id of ours has its day within
+    "sealed_ids",  # ids of clients; an id of the service contains its day
     TABLES,
     Column("id", String(MAX_ID), primary_key=True),
     Column("model", String(64), nullable=False),
@@ -98,12 +97,13 @@ ERASED = Table(
     Column("at", Double, nullable=False),
     Column("model", String(64), nullable=False),
     Column("day", Integer, nullable=False),
-    Column("id", String(MAX_ID)),  # until no file has it any more: an id may tell of a person
+    # Absent once no file has the id any more: an id may identify a person.
+    Column("id", String(MAX_ID)),
     Index("erased_decisions_model_day", "model", "day"),
 )
 
 SHADOWS = Table(
-    "shadows",  # who decides in the background where an alias is asked
+    "shadows",  # the versions that decide in the background on the requests to an alias
     TABLES,
     Column("model", String(64), primary_key=True),
     Column("alias", String(64), primary_key=True),
@@ -113,9 +113,10 @@ SHADOWS = Table(
 SHADOW_DECISIONS = Table(
     "shadow_decisions",
     TABLES,
-    Column("id", String(MAX_ID), primary_key=True),  # of the decision that was answered
+    # Id, model and day are those of the decision that was answered.
+    Column("id", String(MAX_ID), primary_key=True),
     Column("challenger", String(80), primary_key=True),  # name:version
-    Column("model", String(64), nullable=False),  # of the decision that was answered, as is the day
+    Column("model", String(64), nullable=False),
     Column("day", Integer, nullable=False),
     Column("choice", Integer, nullable=False),  # an index into the same actions
     Index("shadow_decisions_model_day", "model", "day"),

@@ -1,6 +1,4 @@
-"""What workers do with recorded decisions every hour: seal days that are over, and remove what must
-not be kept.
-"""
+"""The hourly work on recorded decisions: seal days that are over, and remove expired data."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,8 +22,9 @@ from app.outcomes.tables import (
     SHADOW_DECISIONS,
 )
 
-SETTLED_SECONDS = 2 * 3600.0  # after the end of a day no decision of it is being recorded any more
-MANY = 10_000  # outcomes, which are read from a file faster than from the database
+# No decision of a day is being recorded any more once it has ended so long ago.
+SETTLED_SECONDS = 2 * 3600.0
+MANY_OUTCOMES = 10_000  # are read from a file faster than from the database
 _UNUSED_SECONDS = DAY  # processes remember for an hour that terms are stored
 _ABANDONED_SECONDS = DAY
 BATCH = 2_000  # rows that one transaction removes
@@ -36,39 +35,40 @@ _MODELS = (DECISIONS, OUTCOMES, SHADOW_DECISIONS, SEALED_IDS)
 _log = logging.getLogger(__name__)
 
 
-def due(connection: Connection, now: float) -> list[Day]:
+def due(connection: Connection, at: float) -> list[Day]:
     """Models and days to be sealed, or of which enough decisions or outcomes came later.
 
     A row of SQL costs a reader microseconds, a further file milliseconds. So a sealed day gets a
     file daily where many outcomes wait, else 1, 2, 4, 8 … days after its last one: as many as the
     logarithm of its age.
     """
-    over = day_of(now - SETTLED_SECONDS) * DAY
+    over = day_of(at - SETTLED_SECONDS) * DAY
     sealed = sealed_files(connection)
     day = OUTCOMES.c.model, OUTCOMES.c.day
     counted = connection.execute(select(*day, func.count()).group_by(*day))
     outcomes = {(model, day): count for model, day, count in counted if (model, day) in sealed}
-    found = set(outcomes)
-    for model in rows.each_value(connection, DECISIONS.c.model):
-        found.update((model, day) for day in rows.days_of(connection, model, None, over))
+    days = set(outcomes)
+    for model in rows.distinct_values(connection, DECISIONS.c.model):
+        days.update((model, day) for day in rows.days_of(connection, model, None, over))
     return sorted(
-        one
-        for one in found
-        if one not in sealed or _is_enough(sealed[one], outcomes.get(one, 0), now)
+        day
+        for day in days
+        if day not in sealed or _needs_files(sealed[day], outcomes.get(day, 0), at)
     )
 
 
-def _is_enough(files: Sequence[SealedFile], outcomes: int, now: float) -> bool:
-    """Whether it is time for further files of a day, which has two of the first time: of decisions,
-    and of outcomes.
+def _needs_files(files: Sequence[SealedFile], outcomes: int, at: float) -> bool:
+    """Whether it is time for further files of a day, whose first two files are of decisions and of
+    outcomes.
     """
-    days = (now - files[-1].at) / DAY
-    return days >= (1 if outcomes >= MANY else 2 ** max(len(files) - 2, 0))
+    days = (at - files[-1].at) / DAY
+    interval = 1 if outcomes >= MANY_OUTCOMES else 2 ** max(len(files) - 2, 0)
+    return days >= interval
 
 
 def keep_up(archive: Archive, keep_seconds: float | None, *, seals: bool = True) -> None:
-    """Seal what is due, if at all, and remove what has expired and what is left over. One process
-    does so at a time.
+    """Seal the days that are due where `seals`, and remove expired days, erased decisions, unused
+    terms and abandoned files. One process does so at a time.
     """
     with alone(archive.database) as is_alone:
         if not is_alone:
@@ -79,39 +79,34 @@ def keep_up(archive: Archive, keep_seconds: float | None, *, seals: bool = True)
             days = due(connection, time())
         if days and not seals:
             _log.warning(
-                "recorded decisions stay in the database: set PAYOFF_DECISIONS to a store that is shared"
+                "recorded decisions stay in the database:"
+                " set PAYOFF_DECISIONS to a store that is shared"
             )
-        else:
-            _each(days, archive, "sealed", lambda sealer, *day: sealer.seal(*day))
+        elif days:
+            _process(days, "sealed", archive.sealer.seal)
         with archive.database.reading() as connection:
-            has_erased = (
-                select(ERASED.c.model, ERASED.c.day).where(ERASED.c.id.is_not(None)).distinct()
-            )
-            erased = [(row.model, row.day) for row in connection.execute(has_erased)]
-        _each(
-            erased,
-            archive,
-            "written without what was erased",
-            lambda sealer, *day: sealer.purge(*day),
-        )
+            query = select(ERASED.c.model, ERASED.c.day).where(ERASED.c.id.is_not(None)).distinct()
+            erased = [(row.model, row.day) for row in connection.execute(query)]
+        if erased:
+            _process(erased, "written without erased cases", archive.sealer.purge)
         _remove_unused_terms(archive.database)
         _remove_abandoned(archive)
 
 
-def _each(days: Iterable[Day], archive: Archive, what: str, work: Callable[..., object]) -> None:
-    """Do something with each day, on which no other one depends."""
+def _process(days: Iterable[Day], result: str, work: Callable[[str, int], bool | None]) -> None:
+    """Call `work` with each model and day, and log the `result`."""
     for model, day in days:
         try:
-            if work(archive.sealer, model, day) is not False:
-                _log.info("decisions %s: %s, %s", what, model, date_of(day))
+            if work(model, day) is not False:
+                _log.info("decisions %s: %s, %s", result, model, date_of(day))
         except DatabaseAway:
             raise
         except Exception:  # noqa: BLE001 - one day must not hold up the others
-            _log.exception("decisions not %s: %s, %s", what, model, date_of(day))
+            _log.exception("decisions not %s: %s, %s", result, model, date_of(day))
 
 
 def expire(archive: Archive, keep_seconds: float) -> None:
-    """Remove all of the days that ended longer ago than that."""
+    """Remove the days that ended more than `keep_seconds` ago, with their files."""
     before = day_of(time() - keep_seconds)
     with archive.database.reading() as connection:
         old = [
@@ -121,7 +116,7 @@ def expire(archive: Archive, keep_seconds: float) -> None:
             for file in files
         ]
         models = {
-            model for table in _MODELS for model in rows.each_value(connection, table.c.model)
+            model for table in _MODELS for model in rows.distinct_values(connection, table.c.model)
         }
     if old:
         archive.sealer.discard(old)
@@ -134,18 +129,18 @@ def expire(archive: Archive, keep_seconds: float) -> None:
 
 
 def _remove(database: Database, table: Table, *where: ColumnElement[bool]) -> None:
-    """Remove rows, some at a time, so that nobody waits long."""
-    some = select(table.c.id).where(*where).limit(BATCH)
+    """Remove rows, `BATCH` at a time, so that no other writer waits long."""
+    batch = select(table.c.id).where(*where).limit(BATCH)
     while True:
         with database.writing() as connection:
-            ids = list(connection.execute(some).scalars())
+            ids = list(connection.execute(batch).scalars())
             connection.execute(delete(table).where(table.c.id.in_(ids), *where))
         if len(ids) < BATCH:
             return
 
 
 def _remove_unused_terms(database: Database) -> None:
-    """Remove terms that no row of the database needs; files have them in full."""
+    """Remove terms that no row of the database needs; files contain their own terms."""
     table = DECISION_TERMS.c
     old = table.used_at < time() - _UNUSED_SECONDS
     with database.reading(without_timeout=True) as connection:
@@ -154,16 +149,16 @@ def _remove_unused_terms(database: Database) -> None:
             candidates.difference_update(
                 connection.execute(select(DECISIONS.c.terms).distinct()).scalars()
             )
-    for some in rows.chunks(sorted(candidates), BATCH):
+    for digests in rows.chunks(sorted(candidates), BATCH):
         with database.writing() as connection:
-            connection.execute(delete(DECISION_TERMS).where(table.digest.in_(some), old))
+            connection.execute(delete(DECISION_TERMS).where(table.digest.in_(digests), old))
 
 
 def _remove_abandoned(archive: Archive) -> None:
-    """Remove files that this database noted, and that no reader has read for a day; no others.
+    """Remove files of this database that have not been current for a day, and no other files.
 
-    A file that it does not know may be the only place of decisions: it is there where the database
-    was lost, is an older copy, or is another one.
+    A file that the database does not know may be the only place of decisions: such files exist
+    where the database was lost, is an older copy, or is another one.
     """
     table = SEALED_FILES.c
     with archive.database.reading() as connection:
@@ -176,7 +171,7 @@ def _remove_abandoned(archive: Archive) -> None:
 
 @contextmanager
 def alone(database: Database) -> Iterator[bool]:
-    """Whether no other process is at it. On SQLite there may be two: the second one finds each day
+    """Whether no other process does this work. On SQLite two may: the second one finds each day
     sealed.
     """
     if database.is_sqlite:

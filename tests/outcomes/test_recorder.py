@@ -57,7 +57,9 @@ def batch(ids, *, given=True, choice=1, share=0.25, instance=None, terms=TERMS, 
         instances=[instance] * n if instance else None,
     )
     return Batch(
-        own.rows(ids, at or time(), "clinic", given=given), {terms.digest: terms}, "/record/ids"
+        own.rows(ids, at or time(), "clinic", ids_of_client=given),
+        {terms.digest: terms},
+        "/record/ids",
     )
 
 

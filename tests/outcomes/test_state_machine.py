@@ -267,7 +267,7 @@ class Recording(RuleBasedStateMachine):
             None if propensity is None else np.full(n, propensity), instances=[instance] * n,
         )  # fmt: skip
         return Batch(
-            decided.rows(ids, at, "desk", given=given), {terms.digest: terms}, "/record/ids"
+            decided.rows(ids, at, "desk", ids_of_client=given), {terms.digest: terms}, "/record/ids"
         )
 
     @precondition(lambda self: self.cases)

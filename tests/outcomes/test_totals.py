@@ -52,7 +52,7 @@ def benefit(told, kind):
 
 def test_benefits_are_those_of_decisions_that_were_carried_out(told):
     refused = replace(GRANTED, choice=REFUSE, expected=-0.5, variance=variance(LOAN, REFUSE, P))
-    told.totals.hear(
+    told.totals.add_outcomes(
         [
             (GRANTED, Outcome(GOOD)),
             (GRANTED, Outcome(BAD, action=GRANT)),
@@ -76,7 +76,7 @@ def test_benefits_are_those_of_decisions_that_were_carried_out(told):
 
 def test_lags_are_counted_from_the_decision(told):
     for received_at in (1_010.0, 1_060.0, 1_061.0, 999.0, 1e9):
-        told.totals.hear([(GRANTED, Outcome(GOOD))], received_at)
+        told.totals.add_outcomes([(GRANTED, Outcome(GOOD))], received_at)
     assert told("payoff_outcome_lag_seconds_bucket", le="60.0") == 3
     assert told("payoff_outcome_lag_seconds_bucket", le="3600.0") == 4
     assert told("payoff_outcome_lag_seconds_bucket", le="+Inf") == 5
@@ -98,7 +98,7 @@ def heard(version, rng, *, gain, p, n, factor=1.0):
                    variance=variance(terms, 1, np.array([1 - p, p])))  # fmt: skip
     registry, totals = CollectorRegistry(), Totals()
     totals.register(registry)
-    totals.hear([(made, Outcome(int(truth))) for truth in rng.random(n) < p * factor], 2.0)
+    totals.add_outcomes([(made, Outcome(int(truth))) for truth in rng.random(n) < p * factor], 2.0)
     return [
         sample
         for metric in registry.collect()
