@@ -1,62 +1,65 @@
-"""Quantities that cost least in expectation, limited in their sum."""
+"""Quantities of the least expected cost, with a limit on their sum."""
 
 import numpy as np
 
 from payoff.decisions.quantities import Distribution
 from payoff.errors import Invalid
 
-_LEAST = 1e-300  # the level of the least value that a distribution has
-_LEVELS = 33  # between which the sum passes its limit, to collect few steps
+_LOWEST_LEVEL = 1e-300  # its quantile is the least value of a distribution
+_LEVELS = 33  # the sum passes its limit between two of so many levels, where there are few steps
 _EQUAL = 1e-12  # relative; levels that differ by less differ by rounding
 
 
 def within_sum(
-    distribution: Distribution, over: float, under: float, most: float
+    distribution: Distribution, over: float, under: float, limit: float
 ) -> tuple[np.ndarray, float]:
-    """The quantities (n,) of a sum of at most `most` that cost least in expectation, a unit too
-    much costing `over`; and what one unit more in their sum would save.
+    """The quantities (n,) of the least expected cost with a sum of at most `limit`, and what one
+    unit more in their sum would save.
 
-    A step at a level saves under - (over + under) · level for each unit, so steps are taken in the
-    order of their levels until the sum is reached; of those at the last level each row takes the
-    same share. Invalid where the least values of the rows have a larger sum. O(steps log) for the
-    steps near the last level, beside two passes.
+    A unit too much costs `over`, a unit too little `under`. A step from a value of a distribution
+    to the next, at a level, saves under - (over + under) · level for each unit. So steps are taken
+    in the order of their levels until the sum is reached; at the last level each row takes the same
+    share of its step. Invalid where the least values of the rows have a sum above the limit.
+    O(steps log) for the steps near the last level, beside two passes.
     """
-    levels = np.linspace(_LEAST, under / (over + under), _LEVELS)
-    found = distribution.quantiles(levels)
-    sums = found.sum(axis=0)
-    if sums[-1] <= most:
-        return np.ascontiguousarray(found[:, -1]), 0.0
-    if sums[0] > most:
-        raise Invalid.at(
-            "",
-            f"the least values of the distributions sum to {sums[0]:.12g}; allow at least that much",
-        )
-    first = int(np.searchsorted(sums, most, side="right")) - 1
-    low, high = found[:, first], found[:, first + 1]
+    levels = np.linspace(_LOWEST_LEVEL, under / (over + under), _LEVELS)
+    quantiles = distribution.quantiles(levels)
+    sums = quantiles.sum(axis=0)
+    if sums[-1] <= limit:
+        return np.ascontiguousarray(quantiles[:, -1]), 0.0
+    if sums[0] > limit:
+        total = f"the least values of the distributions sum to {sums[0]:.12g}"
+        raise Invalid.at("", f"{total}; the limit must be at least that much")
+    first = int(np.searchsorted(sums, limit, side="right")) - 1
+    low, high = quantiles[:, first], quantiles[:, first + 1]
     row, level, size = _steps(distribution, low, high)
     order = np.argsort(level, kind="stable")
-    passing = int(np.searchsorted(low.sum() + np.cumsum(size[order]), most, side="right"))
+    passing = int(np.searchsorted(low.sum() + np.cumsum(size[order]), limit, side="right"))
     last = float(level[order[min(passing, len(order) - 1)]])
-    below, at = level < last * (1 - _EQUAL), np.abs(level - last) <= last * _EQUAL
-    taken, more = (np.bincount(row[some], size[some], len(low)) for some in (below, at))
-    share = (most - low.sum() - taken.sum()) / more.sum()
-    return low + taken + min(max(share, 0.0), 1.0) * more, under - (over + under) * last
+    is_below = level < last * (1 - _EQUAL)
+    is_last = np.abs(level - last) <= last * _EQUAL
+    steps_below = np.bincount(row[is_below], size[is_below], len(low))
+    last_steps = np.bincount(row[is_last], size[is_last], len(low))
+    share = (limit - low.sum() - steps_below.sum()) / last_steps.sum()
+    quantities = low + steps_below + min(max(share, 0.0), 1.0) * last_steps
+    return quantities, under - (over + under) * last
 
 
 def _steps(distribution: Distribution, low: np.ndarray, high: np.ndarray) -> list[np.ndarray]:
-    """From each value of a row to the next, between two (n,): the row, the probability up to there,
-    the difference.
+    """The steps from each value of a row to the next, for values from `low` (n,) to below `high`
+    (n,).
+
+    Returns of each step the row, its level, which is the probability of the value or less, and the
+    difference of the values.
     """
-    start, found = 0, []
+    steps = []
+    start = 0
     for values, reached in distribution.parts():
-        end, before = start + len(values), values[:, :-1]
-        inside = (
-            (before >= low[start:end, None])
-            & (before < high[start:end, None])
-            & (before < values[:, 1:])
-        )
-        row, place = np.nonzero(inside)
+        end = start + len(values)
+        value, following = values[:, :-1], values[:, 1:]
+        inside = (value >= low[start:end, None]) & (value < high[start:end, None])
+        row, place = np.nonzero(inside & (value < following))
         level = np.broadcast_to(reached, values.shape)[row, place]
-        found.append((row + start, level, values[row, place + 1] - values[row, place]))
+        steps.append((row + start, level, following[row, place] - value[row, place]))
         start = end
-    return [np.concatenate(column) for column in zip(*found, strict=True)]
+    return [np.concatenate(column) for column in zip(*steps, strict=True)]
