@@ -33,7 +33,8 @@ from app.outcomes.decision import DAY, Terms
 from app.outcomes.sealed import GROUP, OUTCOME_SCHEMA, SealedWriter, decision_schema, new_name
 from app.outcomes.tables import SEALED_FILES
 from app.report.report import Read, document, matured
-from payoff.evidence.intervals import FEWEST, MeanSums
+from payoff.decisions.ranking import MIN_ROWS_TO_COMPARE
+from payoff.evidence.intervals import MeanSums
 from tests.payoff.evidence.worlds import WORLDS, coverage
 
 FIRST = 20_000  # the first day
@@ -175,7 +176,7 @@ def wrong_gains(loss, spread, moves, n, days, streams, seed=0):
         move = moves * rng.normal(size=days)[np.arange(n) * days // n]
         lost = rng.random(n) < ndtr(ndtri(1 / (1 + loss)) * np.sqrt(1 + moves**2) + move)
         gains = np.exp(spread * rng.normal(size=n)) * np.where(lost, -loss, 1.0)
-        if min(lost.sum(), n - lost.sum()) < FEWEST:
+        if min(lost.sum(), n - lost.sum()) < MIN_ROWS_TO_COMPARE:
             continue
         by_days, together = MeanSums(), MeanSums()
         for day, own in enumerate(np.array_split(gains, days)):

@@ -28,7 +28,7 @@ from payoff.decisions.benefit import Prepared, class_means, confusion, mu, row_b
 from payoff.decisions.case_benefits import Columns
 from payoff.decisions.folds import stratified_folds
 from payoff.decisions.priors import under_priors
-from payoff.decisions.ranking import FEWEST, JudgedRows, Ranking, contest, doubts
+from payoff.decisions.ranking import MIN_ROWS_TO_COMPARE, LabelledRows, Ranking, contest, doubts
 from payoff.decisions.rules import HeldOutRows, Ruled, RuleName, apply_rules, same_for_all
 from payoff.decisions.threshold import HoldoutScores, decide_by_threshold, posterior_threshold
 from payoff.errors import Invalid, TooLarge, pointer
@@ -248,7 +248,7 @@ def report(
         if (absent := np.flatnonzero((shares == 0) & (used > 0))).size:
             what = f"{_ROW[rows.evaluation]} of class {rows.classes[absent[0]]!r}"
             raise Invalid.at("/priors", f"there is no {what} to reweigh")
-    judged = JudgedRows(
+    judged = LabelledRows(
         y, B, used if corrected else np.maximum(shares, rows.priors), known=corrected
     )
     bound = judged.bound
@@ -352,7 +352,7 @@ def _backwards(rows: Evidence) -> list[str]:
 def _about(ranking: Ranking, n: int) -> list[str]:
     """What the number of rows leaves to be warned about, and who is best; the last contender is one action for all."""
     warnings = []
-    if n < FEWEST:
+    if n < MIN_ROWS_TO_COMPARE:
         warnings.append(f"the evaluation has {n} rows: intervals from so few are wide and rough")
     if ranking.standings[-1].behind <= 0:
         warnings.append(
@@ -361,7 +361,7 @@ def _about(ranking: Ranking, n: int) -> list[str]:
     return warnings
 
 
-def _earned(choice: np.ndarray, judged: JudgedRows, bound: float) -> dict[str, Any]:
+def _earned(choice: np.ndarray, judged: LabelledRows, bound: float) -> dict[str, Any]:
     """What decisions (n,) earned, each class weighted by its prior, and how often each class met each action."""
     benefit = float(np.average(row_benefits(judged.y, choice, judged.B), weights=judged.weights))
     counts = confusion(judged.y, choice, *judged.B.shape[-2:])
@@ -369,7 +369,7 @@ def _earned(choice: np.ndarray, judged: JudgedRows, bound: float) -> dict[str, A
 
 
 def _by_cut(
-    rows: Evidence, judged: JudgedRows, priors: np.ndarray, bound: float, points: int
+    rows: Evidence, judged: LabelledRows, priors: np.ndarray, bound: float, points: int
 ) -> dict[str, Any]:
     """What the best cut on the scores earned, the cut on posteriors, and B(t) between 0 and 1."""
     scores, B = rows.ordered(), judged.B

@@ -22,8 +22,8 @@ from payoff.decisions.rules import ByCosts, beta_delta, hierarchical
 from payoff.decisions.threshold import (
     Cut,
     HoldoutScores,
+    cut_at,
     decide_by_threshold,
-    given_cut,
     posterior_threshold,
 )
 from payoff.errors import Flaw, Invalid, below, pointer, reject
@@ -301,7 +301,7 @@ def _cut(
     threshold = fields.threshold
     B = None if matrix is None or matrix.benefits.ndim > 2 else matrix.benefits
     if isinstance(threshold, int | float):
-        return given_cut(float(threshold), B, actions), P
+        return cut_at(float(threshold), B, actions), P
     if B is None:
         raise Invalid.at(
             fields.place,

@@ -44,9 +44,10 @@ from app.training.models import card_of
 from payoff import progress
 from payoff.decisions.benefit import decide
 from payoff.decisions.priors import as_priors, under_priors
+from payoff.decisions.ranking import MIN_ROWS_TO_COMPARE
 from payoff.errors import Flaw, Invalid, PayoffError, below, pointer, reject
 from payoff.evidence.drift import holm
-from payoff.evidence.intervals import FEWEST, LARGEST_EARNED, SIGNIFICANT
+from payoff.evidence.intervals import LARGEST_EARNED, SIGNIFICANT
 from payoff.evidence.truths import Maturity, payoff_range
 
 KIND = "replay"
@@ -209,7 +210,7 @@ class Alternative:
         shown = verdict(found)
         reason = (
             late if late is not None
-            else f"only {differing} cases differ; {FEWEST} are needed" if differing < FEWEST
+            else f"only {differing} cases differ; {MIN_ROWS_TO_COMPARE} are needed" if differing < MIN_ROWS_TO_COMPARE
             else found.reason if found.reason is not None
             else "the difference may be chance" if shown == "undecided" or p_value >= SIGNIFICANT
             else f"{UNEQUAL}, and the bounds over all decisions contain 0" if selective and low <= 0 <= high

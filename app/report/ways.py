@@ -18,11 +18,12 @@ from app.outcomes.decision import UNKNOWN, Label
 from app.report.earned import OFTEN, amount, total
 from app.report.slices import Slice
 from payoff.decisions.benefit import least, losses
-from payoff.evidence.intervals import FEWEST, Mean, MeanSums, risk
+from payoff.decisions.ranking import MIN_ROWS_TO_COMPARE
+from payoff.evidence.intervals import Mean, MeanSums, risk
 from payoff.evidence.sequence import Sequence as Betting
 from payoff.evidence.truths import payoff_range, weighted
 
-_THIN = f"there are fewer than {FEWEST} cases of a class in which the two can differ"
+_THIN = f"there are fewer than {MIN_ROWS_TO_COMPARE} cases of a class in which the two can differ"
 _KEPT = 100_000  # cases of which single values are kept; of more every second, fourth …
 _EFFECTIVE = 10  # cases of equal weight after a best action that are enough
 _IPS = (
@@ -104,7 +105,10 @@ class Paired(MeanSums):
         return rows
 
     def mean(self) -> Mean:
-        found, is_thin = super().mean(), any(self.by_class[label] < FEWEST for label in self.apart)
+        found, is_thin = (
+            super().mean(),
+            any(self.by_class[label] < MIN_ROWS_TO_COMPARE for label in self.apart),
+        )
         return Mean(found.mean, reason=_THIN) if is_thin else found
 
     def __iadd__(self, other: Paired) -> Self:

@@ -39,7 +39,14 @@ from app.training.warnings import separating_features
 from payoff import progress
 from payoff.decisions.benefit import class_means
 from payoff.decisions.folds import stratified_folds
-from payoff.decisions.ranking import FEWEST, JudgedRows, Ranking, contest, doubts, rank
+from payoff.decisions.ranking import (
+    MIN_ROWS_TO_COMPARE,
+    LabelledRows,
+    Ranking,
+    contest,
+    doubts,
+    rank,
+)
 from payoff.decisions.rules import HeldOutRows, Ruled, RuleName, apply_rules, same_for_all
 from payoff.errors import Flaw, Invalid, pointer, reject
 from payoff.learners import catalogue
@@ -338,7 +345,7 @@ def _by_unit_costs(
 ) -> tuple[_Contenders, Ranking]:
     """Of numbers y (n,): every learner with its quantities and its numbers, and one quantity for
     all, of each fold that of the others; and their ranking by costs, as benefits below 0. A lead is
-    significant where `FEWEST` numbers lie on either side of the quantities: of fewer, the errors
+    significant where `MIN_ROWS_TO_COMPARE` numbers lie on either side of the quantities: of fewer, the errors
     that cost most are too rare.
     """
     contenders: _Contenders = [
@@ -359,7 +366,10 @@ def _by_unit_costs(
     ranking = rank(benefits, np.ones(len(y)), np.zeros(len(y), dtype=np.intp))
     if ranking.runner_up is not None:
         leading = beyond[:, [ranking.best, ranking.runner_up]]
-        enough = min((leading > 0).any(axis=1).sum(), (leading < 0).any(axis=1).sum()) >= FEWEST
+        enough = (
+            min((leading > 0).any(axis=1).sum(), (leading < 0).any(axis=1).sum())
+            >= MIN_ROWS_TO_COMPARE
+        )
         ranking = replace(ranking, significant=ranking.significant and bool(enough))
     return contenders, ranking
 
@@ -384,7 +394,7 @@ def _result(
             for ruled in apply_rules(HeldOutRows(trial.scores, trial.scores, y, fold), B)
         ]
         contenders.append((None, same_for_all(len(y), class_means(y, B), priors)))
-        judged = JudgedRows(y, B, priors)
+        judged = LabelledRows(y, B, priors)
         bound = judged.bound
         choices = np.column_stack([ruled.choice for _, ruled in contenders])
         ranking = contest(choices, judged, fixed=[len(contenders) - 1])

@@ -19,11 +19,12 @@ from typing import NamedTuple
 import numpy as np
 
 from payoff.decisions.benefit import class_means, irrelevance, oddities, row_benefits
-from payoff.decisions.threshold import given_cut, posterior_threshold
+from payoff.decisions.threshold import cut_at, posterior_threshold
 from payoff.errors import Invalid, counted
 
 RESAMPLES = 2000
-FEWEST = 30  # rows; an event with no case in 30 rows may still have probability 0.1 (rule of three)
+# An event without a case in 30 rows may still have probability 0.1 (rule of three).
+MIN_ROWS_TO_COMPARE = 30
 _TAIL = 0.025  # outside a 95 % interval on either side
 _RIVAL = 0.01  # of resamples in which a contender leads the best one, to count as one that could have been chosen
 _AT_ONCE = 2_000_000  # weights per draw: 16 MB
@@ -51,7 +52,7 @@ class Ranking:
     Rows of weight 0 do not count. `best` is the first contender of the largest mean; `same` are the
     others with equal values on every row; `runner_up` is the next best with other values, or None.
     `differing`: the number of rows on which these two differ. `significant`: the paired interval of
-    their difference excludes 0, and they differ on at least `FEWEST` rows, because resamples cannot
+    their difference excludes 0, and they differ on at least `MIN_ROWS_TO_COMPARE` rows, because resamples cannot
     contain a rare large loss that no row has.
     """
 
@@ -156,7 +157,7 @@ def _ranking(values: np.ndarray, standings: list[Standing], best: int) -> Rankin
         return Ranking(standings, best, twins, None, 0, significant=False)
     runner_up = int(others[_first_of_largest(np.array([standings[j].mean for j in others]))])
     differing = int(np.count_nonzero(values[:, best] != values[:, runner_up]))
-    significant = differing >= FEWEST and standings[runner_up].behind_interval[0] > 0
+    significant = differing >= MIN_ROWS_TO_COMPARE and standings[runner_up].behind_interval[0] > 0
     return Ranking(standings, best, twins, runner_up, differing, significant)
 
 
@@ -260,7 +261,7 @@ _MAX_NAMED = 20  # classes in warnings
 
 
 @dataclass(frozen=True)
-class JudgedRows:
+class LabelledRows:
     """Rows of known class y (n,), codes below K, with benefits B (K, A), or (n, K, A) for each its
     own.
 
@@ -296,13 +297,13 @@ class JudgedRows:
         return float(np.average(best, weights=self.weights))
 
 
-def contest(choices: np.ndarray, judged: JudgedRows, *, fixed: Sequence[int] = ()) -> Ranking:
+def contest(choices: np.ndarray, judged: LabelledRows, *, fixed: Sequence[int] = ()) -> Ranking:
     """Rank c rules by the benefits of their actions, int (n, c); as `rank`, but stricter about
     `significant`.
 
     On new rows a rule may take any action of the matrix; the rules in `fixed` (columns) take the
     same action on all rows. Intervals allow for that. Every class of positive share in which the
-    actions of best and runner-up can have different benefits must have `FEWEST` rows: a few rows
+    actions of best and runner-up can have different benefits must have `MIN_ROWS_TO_COMPARE` rows: a few rows
     that happen to agree are not evidence. O(n log n c) and the bootstrap.
     """
     values = np.column_stack([row_benefits(judged.y, choice, judged.B) for choice in choices.T])
@@ -311,11 +312,11 @@ def contest(choices: np.ndarray, judged: JudgedRows, *, fixed: Sequence[int] = (
     if not ranking.significant or ranking.runner_up is None:
         return ranking
     apart = _where_apart(choices[:, ranking.best], choices[:, ranking.runner_up], judged.B)
-    enough = judged.counts >= FEWEST
+    enough = judged.counts >= MIN_ROWS_TO_COMPARE
     return replace(ranking, significant=bool((enough | ~apart | (judged.shares <= 0)).all()))
 
 
-def _possible(choices: np.ndarray, judged: JudgedRows, fixed: Sequence[int]) -> Possible:
+def _possible(choices: np.ndarray, judged: LabelledRows, fixed: Sequence[int]) -> Possible:
     """The benefits that each rule may have in each class that counts."""
     c = choices.shape[1]
     least, most = (
@@ -339,13 +340,13 @@ def _where_apart(first: np.ndarray, second: np.ndarray, B: np.ndarray) -> np.nda
 
 
 def doubts(
-    judged: JudgedRows,
+    judged: LabelledRows,
     classes: Sequence[object],
     bound: float,
     rows: str = "row",
     actions: Sequence[object] | None = None,
 ) -> list[str]:
-    """Warnings about the matrix, the upper bound and classes of fewer rows than `FEWEST`, the
+    """Warnings about the matrix, the upper bound and classes of fewer rows than `MIN_ROWS_TO_COMPARE`, the
     rarest first.
 
     A class in which all actions have the same benefit needs none. `classes` names the K classes,
@@ -357,16 +358,18 @@ def doubts(
     if B.shape == (2, 2) and not irrelevance(B):
         warnings += posterior_threshold(B, actions or classes).warnings
     elif B.shape[1:] == (2, 2):
-        warnings += given_cut(0.5, B.mean(axis=0), actions or classes).warnings
+        warnings += cut_at(0.5, B.mean(axis=0), actions or classes).warnings
     if bound <= 0:
         warnings.append("the upper bound is not positive: mu is undefined")
     counts, differs = judged.counts, np.ptp(B, axis=-1) > 0
     differs = differs if B.ndim == 2 else differs.any(axis=0)
-    thin = np.flatnonzero((counts < FEWEST) & (judged.shares > 0) & differs)
+    thin = np.flatnonzero((counts < MIN_ROWS_TO_COMPARE) & (judged.shares > 0) & differs)
     for k in thin[np.argsort(counts[thin], kind="stable")][:_MAX_NAMED]:
         few = f"class {classes[k]!r} has {counted(int(counts[k]), rows)}: too few for a reliable interval"
         none = f"class {classes[k]!r} has no {rows}, but a share of {judged.shares[k]:.2g}: its benefit is not included"
         warnings.append(few if counts[k] else none)
     if len(thin) > _MAX_NAMED:
-        warnings.append(f"{len(thin) - _MAX_NAMED} more classes have fewer than {FEWEST} {rows}s")
+        warnings.append(
+            f"{len(thin) - _MAX_NAMED} more classes have fewer than {MIN_ROWS_TO_COMPARE} {rows}s"
+        )
     return warnings

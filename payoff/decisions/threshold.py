@@ -77,7 +77,7 @@ def _one_dominates(actions: Sequence[object], better: int) -> str:
     )
 
 
-def given_cut(value: float, B: np.ndarray | None = None, actions: Sequence[object] = (0, 1)) -> Cut:
+def cut_at(value: float, B: np.ndarray | None = None, actions: Sequence[object] = (0, 1)) -> Cut:
     """A cut at a given number; with B (2, 2) in the direction of that matrix, as all cuts made from
     it.
 

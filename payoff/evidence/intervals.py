@@ -12,7 +12,8 @@ from functools import partial
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
-FEWEST = 30  # cases that differ: as in `payoff.decisions.ranking`
+from payoff.decisions.ranking import MIN_ROWS_TO_COMPARE
+
 LARGEST_EARNED = 1e100  # amount that is recorded, told or replayed
 UNIT = (
     2.0**120
@@ -94,7 +95,7 @@ class MeanSums:
             return Mean(None)
         n, value = self.count, self.total / self.count
         mean, square, cube = (self.powers / n).tolist()
-        if self.nonzero < FEWEST or n < 2:
+        if self.nonzero < MIN_ROWS_TO_COMPARE or n < 2:
             return Mean(value)
         second = square - mean**2
         if second <= ROUNDING * square:
@@ -277,9 +278,10 @@ def judge(sums: PromiseSums) -> Judged:
     the variance is at least that of Student's over these.
     """
     n, total = sums.count, float(sums.powers[0])
-    if n < FEWEST:
+    if n < MIN_ROWS_TO_COMPARE:
         return Judged(
-            sums.total / n if n else None, reason=f"fewer than {FEWEST} cases with known truth"
+            sums.total / n if n else None,
+            reason=f"fewer than {MIN_ROWS_TO_COMPARE} cases with known truth",
         )
     mean, value, cumulants = total / n, sums.total / n, partial(_cumulants, *sums.points(), n)
     _, second, third, _, _ = cumulants(0.0)

@@ -19,7 +19,7 @@ from payoff.decisions.benefit import (
     row_benefits,
 )
 from payoff.decisions.case_benefits import CaseBenefits, Term
-from payoff.decisions.ranking import JudgedRows
+from payoff.decisions.ranking import LabelledRows
 from payoff.errors import Invalid
 from tests.reference import decisions as reference
 
@@ -131,17 +131,17 @@ def test_upper_bound_is_reached_by_who_knows_the_truth_and_by_nobody_else():
     y, B = rng.integers(0, 3, 400), rng.normal(size=(3, 4))
     shares = np.bincount(y) / 400
     priors = np.array([0.2, 0.3, 0.5])
-    bound = JudgedRows(y, B, shares).bound
+    bound = LabelledRows(y, B, shares).bound
 
     assert bound == pytest.approx(reference.upper_bound(shares, B))
-    assert JudgedRows(y, B, priors, known=True).bound == pytest.approx(
+    assert LabelledRows(y, B, priors, known=True).bound == pytest.approx(
         reference.upper_bound(priors, B)
     )
     assert row_benefits(y, B.argmax(axis=1)[y], B).mean() == pytest.approx(bound)
     assert row_benefits(y, rng.integers(0, 4, 400), B).mean() < bound
     largest = as_benefits([[LARGEST, -LARGEST], [-LARGEST, LARGEST]], 2)
     assert decide(np.array([[0.4, 0.6]]), largest).choice.tolist() == [1]
-    assert JudgedRows(y.clip(0, 1), largest, shares).bound == pytest.approx(LARGEST)
+    assert LabelledRows(y.clip(0, 1), largest, shares).bound == pytest.approx(LARGEST)
 
 
 def test_mu_is_undefined_without_a_positive_finite_bound():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import beta
 
-from payoff.decisions.ranking import JudgedRows, Possible, bootstrap_means, contest, doubts, rank
+from payoff.decisions.ranking import LabelledRows, Possible, bootstrap_means, contest, doubts, rank
 from payoff.errors import Invalid
 
 B = np.array([[0.0, -1.0], [-10.0, 5.0]])
@@ -202,7 +202,7 @@ def test_rows_without_weight_are_none():
 
 def judged(healthy, ill, **changes):
     y = np.repeat([0, 1], [healthy, ill])
-    return JudgedRows(y, changes.pop("B", B), **({"shares": np.array([0.9, 0.1])} | changes))
+    return LabelledRows(y, changes.pop("B", B), **({"shares": np.array([0.9, 0.1])} | changes))
 
 
 def two_ways(rows):
@@ -278,7 +278,7 @@ def test_intervals_cover_the_true_benefit(n, share, ratio, priors):
         missed, alarms = rng.uniform(0.1, 3) / (n * share), rng.uniform(0.1, 0.4)
         y = np.repeat([0, 1], [n - round(n * share), round(n * share)])
         C = np.array([[0.0, -1.0], [-float(ratio), 0.0]])
-        rows = JudgedRows(y, C, np.array([1 - share, share]), known=priors)
+        rows = LabelledRows(y, C, np.array([1 - share, share]), known=priors)
         draws = rng.random((n, 4))
         choices = np.where(y[:, None] == 1, draws >= missed, draws < alarms).astype(int)
         truth = -(1 - share) * alarms - share * ratio * missed
@@ -292,7 +292,7 @@ def test_intervals_cover_the_true_benefit(n, share, ratio, priors):
 
 def test_doubts_name_the_classes():
     rows = judged(200, 1)
-    turned = JudgedRows(rows.y, -B, rows.shares)
+    turned = LabelledRows(rows.y, -B, rows.shares)
 
     for ill, named in ((1, "'ill' has 1 row"), (0, "'ill' has no row")):
         [warning] = doubts(judged(200, ill), CLASSES, 1.0)
@@ -304,7 +304,7 @@ def test_doubts_name_the_classes():
         0
     ].startswith("action 'healthy'")
     many = doubts(
-        JudgedRows(np.repeat(np.arange(50), 2), np.eye(50), np.full(50, 0.02)), range(50), 1.0
+        LabelledRows(np.repeat(np.arange(50), 2), np.eye(50), np.full(50, 0.02)), range(50), 1.0
     )
     assert len(many) == 21
     assert many[-1].startswith("30 more classes")

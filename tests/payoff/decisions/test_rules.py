@@ -9,7 +9,7 @@ import pytest
 
 from payoff.decisions.benefit import decide
 from payoff.decisions.folds import stratified_folds
-from payoff.decisions.ranking import JudgedRows, doubts
+from payoff.decisions.ranking import LabelledRows, doubts
 from payoff.decisions.rules import HeldOutRows, apply_rules, beta_delta, hierarchical, same_for_all
 from payoff.decisions.threshold import HoldoutScores, decide_by_threshold
 from tests.reference import decisions as reference
@@ -68,7 +68,7 @@ def test_a_cut_by_own_matrices_is_asked_for_only_as_the_number_that_decides_so()
     assert [rule.request and rule.request["rule"] for rule in asked] == ["threshold", None, None]
     assert asked[0].request["threshold"] == asked[1].figures["threshold"]
     for B, found in ((own, 0), (turned, 1)):
-        told = doubts(JudgedRows(given_rows.y, B, np.full(2, 0.5)), ("a", "b"), 1.0)
+        told = doubts(LabelledRows(given_rows.y, B, np.full(2, 0.5)), ("a", "b"), 1.0)
         assert len([warning for warning in told if "BELOW" in warning]) == found
 
 
