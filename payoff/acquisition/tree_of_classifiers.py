@@ -71,7 +71,7 @@ class TreeOfClassifiers(Stored):
         return self._final(X)[:, 0]
 
     def predict(self, X: F64) -> np.ndarray:
-        """Class codes or numbers (n,) of complete rows (n, m), NaN where missing; checks nothing."""
+        """Class codes or numbers (n,) of complete rows (n, m), as in `posterior`."""
         return self.chosen(self._final(X))
 
     def chosen(self, answers: np.ndarray) -> np.ndarray:

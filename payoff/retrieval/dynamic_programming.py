@@ -1,7 +1,8 @@
 """Laws of sums by dynamic programming, and the best of many small sets. p_i marginals, k retrieved.
 
-Kernels get checked float64 arrays, allocate only small scratch space and hold no lock. `reassoc` and `contract` let
-the compiler add in vector lanes and fuse multiply-adds; nothing here depends on the order of an addition.
+Kernels get checked float64 arrays, allocate only small scratch space and hold no lock. `reassoc`
+and `contract` let the compiler add in vector lanes and fuse multiply-adds; nothing here depends on
+the order of an addition.
 """
 
 from collections.abc import Callable
@@ -14,24 +15,27 @@ from payoff.compiled import copy, vector
 from payoff.retrieval.losses import LARGEST_LOSS, Loss, denominator
 from payoff.retrieval.quadrature import UNIT, Curve
 
-# Entries of a law below this are taken for 0: products of two of them are denormal numbers, with
-# which processors take fifty times as long.
+# Entries of a law below this count as 0: products of two of them are denormal numbers, with which
+# processors take fifty times as long.
 NO_MASS = 1e-150
-MOST_CORRELATED = 2000  # items of a set with the loss `mcc`: 2 ms and 16 MB
+MOST_ITEMS_OF_MCC = 2000  # of a set with the loss `mcc`: 2 ms and 16 MB
 
 
 def mcc_curve(p: np.ndarray, _loss: Loss, empty: int) -> Curve:
-    """L_k = 1 - (n Σ_{i<=k} E[y_i w(P)] - k E[P w(P)]) / √(k (n - k)), where w(P) = 1 / √(P (n - P)), or 0.
+    """L_k = 1 - (n Σ_{i<=k} E[y_i w(P)] - k E[P w(P)]) / √(k (n - k)).
 
-    All terms are sums of products of nonnegative numbers, right to (6 n + 32) u each; the error counts what their
-    difference cancels. p: (n,) probabilities of at least one item, most likely first. O(n²) in time and memory.
+    w(P) = 1 / √(P (n - P)), or 0 where that is undefined. All terms are sums of products of
+    nonnegative numbers, right to (6 n + 32) u each; the error counts what their difference cancels.
+    p: (n,) probabilities of at least one item, most likely
+    first. O(n²) in time and memory.
     """
     n = len(p)
     k = np.arange(1, n)
     w = np.concatenate([[0.0], 1.0 / np.sqrt(k * (n - k)), [0.0]])
     shares, law = np.empty(n), np.empty(n * (n + 1) // 2)
     shares_of_relevant(p, w, law, shares)
-    hits, base = n * np.cumsum(shares)[:-1] * w[1:-1], k * float(shares.sum()) * w[1:-1]
+    hits = n * np.cumsum(shares)[:-1] * w[1:-1]
+    base = k * float(shares.sum()) * w[1:-1]
     error = (6 * n + 32) * UNIT * float((hits + base).max(initial=1.0))
     nothing = 1.0 - (1 - empty) * float(np.prod(1.0 - p))
     return Curve(np.concatenate([[nothing], 1.0 - (hits - base), [1.0]]), error)
@@ -39,9 +43,11 @@ def mcc_curve(p: np.ndarray, _loss: Loss, empty: int) -> Curve:
 
 @vector
 def shares_of_relevant(p: F64, w: F64, law: F64, out: F64) -> None:
-    """out[i] = E[y_i w(P)] of n independent items; `law` (n (n + 1) / 2) becomes the laws of the first 0 … n - 1.
+    """out[i] = E[y_i w(P)] of n independent items.
 
-    What the items after i add is carried from the last item backwards: after[j] = E[w(j + P_{>i} + 1)].
+    `law` (n (n + 1) / 2) becomes the laws of the first 0 … n - 1 items. The contribution of the
+    items
+    after i is carried from the last item backwards: after[j] = E[w(j + P_{>i} + 1)].
     """
     n = p.size
     law[0] = 1.0
@@ -69,7 +75,11 @@ def shares_of_relevant(p: F64, w: F64, law: F64, out: F64) -> None:
 
 
 def table_error(loss: Loss, n: int) -> float:
-    """3 n u for the laws, (n + 1) u for the sums and a few for the loss itself, more where its denominator cancels."""
+    """The rounding error of a loss by its table.
+
+    It is 3 n u for the laws, (n + 1) u for the sums and a few u for the loss itself, more where its
+    denominator cancels.
+    """
     if loss.name != "fractional_linear" or n == 0:
         return (8 * n + 16) * UNIT * LARGEST_LOSS.get(loss.name, 1.0)
     form = denominator(loss, n)
@@ -78,16 +88,18 @@ def table_error(loss: Loss, n: int) -> float:
 
 @lru_cache(maxsize=128)
 def loss_table(loss: Loss, n: int, empty: int) -> np.ndarray:
-    """The loss at all feasible counts, as the kernels want it: for each k a block (tp, false negatives)."""
+    """The loss at all feasible counts, as the kernels read it: a block (tp, fn) for each k."""
     return _table(n, lambda tp, k, positives: loss.of_counts(tp, k, positives, n, empty=empty))
 
 
 @lru_cache(maxsize=128)
 def recall_table(n: int) -> np.ndarray:
-    """TPR at all feasible counts."""
-    return _table(
-        n, lambda tp, _k, positives: np.where(positives > 0, tp / np.maximum(positives, 1), 1.0)
-    )
+    """TPR at all feasible counts, in the blocks of `loss_table`."""
+
+    def recall(tp: np.ndarray, _k: np.ndarray, positives: np.ndarray) -> np.ndarray:
+        return np.where(positives > 0, tp / np.maximum(positives, 1), 1.0)
+
+    return _table(n, recall)
 
 
 def _table(
@@ -100,18 +112,24 @@ def _table(
     return np.concatenate(blocks)
 
 
-LANES = 64  # small sets computed at once; 32 take a sixth longer per set, 8 more than twice as long
-MEDIUM = 24  # items from which the laws of 64 sets outgrow the cache: half as many sets are computed at once
+# Small sets that are computed at once: 32 take a sixth longer per set, 8 more than twice as long.
+LANES = 64
+# Items of a set up to which the laws of `LANES` sets fit into the cache; of larger sets half as
+# many
+# are computed at once.
+MOST_ITEMS_OF_ALL_LANES = 24
 
 
 @vector
 def tabled_curves(p: F64, table: F64, prefixes: F64, suffixes: F64, curves: F64) -> None:
-    """For several sets of n items, curves[k] = Σ_t Σ_m Pr(t of the first k) Pr(m of the others) table[k; t, m].
+    """For several sets of n items, curves[k] = Σ_t Σ_m Pr(t of the first k) Pr(m after) table[k; t,
+    m].
 
-    Algorithm 1 of Natarajan et al. (2016), with all laws from one recursion: O(n³/6) per set. p: (n, lanes), a set per
-    lane. The table holds its (k + 1) x (n - k + 1) blocks one after the other. The lane is the last axis of every
-    array, so that inner loops are vector operations, and eight entries of the table are used at a time, which saves
-    loads. prefixes[k] and suffixes[k] become the laws of the first and last k.
+    Algorithm 1 of Natarajan et al. (2016), with all laws from one recursion: O(n³/6) per set. p:
+    (n, lanes), a set per lane. The table holds its (k + 1) x (n - k + 1) blocks one after the
+    other. The lane is the last axis of every array, so that inner loops are vector operations, and
+    eight entries of the table are used at a time, which saves loads. prefixes[k] and suffixes[k]
+    become the laws of the first and last k.
     """
     n, lanes = p.shape
     prefixes[0, 0, :lanes] = 1.0
@@ -127,18 +145,10 @@ def tabled_curves(p: F64, table: F64, prefixes: F64, suffixes: F64, curves: F64)
         for t in range(k + 1):
             before = prefixes[k, t]
             for m in range(0, eights, 8):
-                a0, a1, a2, a3 = (
-                    table[at + m],
-                    table[at + m + 1],
-                    table[at + m + 2],
-                    table[at + m + 3],
-                )
-                b0, b1, b2, b3 = (
-                    table[at + m + 4],
-                    table[at + m + 5],
-                    table[at + m + 6],
-                    table[at + m + 7],
-                )
+                a0, a1 = table[at + m], table[at + m + 1]
+                a2, a3 = table[at + m + 2], table[at + m + 3]
+                b0, b1 = table[at + m + 4], table[at + m + 5]
+                b2, b3 = table[at + m + 6], table[at + m + 7]
                 s0, s1, s2, s3 = suffix[m], suffix[m + 1], suffix[m + 2], suffix[m + 3]
                 t0, t1, t2, t3 = suffix[m + 4], suffix[m + 5], suffix[m + 6], suffix[m + 7]
                 for lane in range(lanes):
@@ -177,15 +187,18 @@ def extend_lanes(old: F64, size: int, p: F64, new: F64) -> None:
         last = p[lane] * old[size - 1, lane]
         new[size, lane] = last if last > NO_MASS else 0.0
     for t in range(1, size):
-        now, before, out = old[t], old[t - 1], new[t]
+        at_t, before, out = old[t], old[t - 1], new[t]
         for lane in range(lanes):
-            mass = (1.0 - p[lane]) * now[lane] + p[lane] * before[lane]
+            mass = (1.0 - p[lane]) * at_t[lane] + p[lane] * before[lane]
             out[lane] = mass if mass > NO_MASS else 0.0
 
 
 @vector
 def fill_lanes(sets: I64, p: F64, offsets: I64, ranked: F64, position: I64) -> int:
-    """Write the first sets of n items into the lanes of `ranked` (n, lanes), and 0 … n - 1; returns how many."""
+    """Write the first sets of n items to the lanes of `ranked` (n, lanes); count them.
+
+    In `position` (n, lanes) each lane becomes 0 … n - 1.
+    """
     n, lanes = ranked.shape
     group = 0
     while group < min(lanes, sets.size):
@@ -201,9 +214,10 @@ def fill_lanes(sets: I64, p: F64, offsets: I64, ranked: F64, position: I64) -> i
 
 @vector
 def sort_lanes(p: F64, position: I64) -> None:
-    """Sort every lane of p (n, lanes), largest first, equal ones in their order; so is `position` (n, lanes).
+    """Sort every lane of p (n, lanes), largest first, equal ones in their order; `position` alike.
 
-    Odd-even transposition: its O(n²) comparisons are vector operations, where a sort of each lane branches.
+    Odd-even transposition: its O(n²) comparisons are vector operations, where a sort of each lane
+    branches.
     """
     n, lanes = p.shape
     for turn in range(n):
@@ -225,14 +239,18 @@ def small_sets(
 ) -> None:  # fmt: skip
     """The best size k[i] from low[i] to high[i] for each of `sets` (ascending in size).
 
-    numbers[i] = loss, precision, recall, … tables[0] and tables[1] hold the loss and the recall of every size of set,
-    from starts[size]. Curves are written where curves is not empty: set i's begin at offsets[i] + i.
+    numbers[i] = loss, precision, recall, … tables[0] and tables[1] hold the loss and the recall of
+    every size of set, from starts[size]. Curves are written unless `curves` is empty: that of set i
+    begins at offsets[i] + i.
     """
     at, lanes, largest = 0, 0, -1
     while at < sets.size:
         n = offsets[sets[at] + 1] - offsets[sets[at]]
         if n > largest:
-            largest, lanes = n, min(LANES if n <= MEDIUM else LANES // 2, sets.size - at)
+            largest, lanes = (
+                n,
+                min(LANES if n <= MOST_ITEMS_OF_ALL_LANES else LANES // 2, sets.size - at),
+            )
             prefixes, suffixes = np.empty((n + 1, n + 1, lanes)), np.empty((n + 1, n + 1, lanes))
             ranked, position = np.empty((n, lanes)), np.zeros((n, lanes), np.int64)
             losses = np.empty((n + 1, lanes))

@@ -1,20 +1,27 @@
-"""Whole curves L_0 … L_n by quadrature: O(nodes n) time, O(n) memory, about 50 to 80 nodes.
+"""Whole curves L_0 … L_n by quadrature: O(nodes n) time, O(n) memory.
 
-The generating function of the number of relevant items, G(s) = Π_i (q_i + p_i s), has E[s^P] = G(s); 1/a is replaced
-by a sum of exponentials (`exponential_sum`), so each expectation of a ratio becomes a weighted sum over the nodes of
-products over the items, and all k share them through prefix sums (Natarajan et al. 2016, Table 1, for the losses).
+The number of nodes grows with the logarithm of the number of items: 48 for a hundred, 80 for a
+million. That of a fractional-linear loss grows with the range of its denominator, to at most 208.
 
-The error that every function returns is a guarantee for each entry of the curve: the relative error of the
-exponential sum times the largest value of the ratio, plus rounding. Rounding: each of the n factors of G is off by
-at most 3 u (u = 2^-53), each running sum restarts every BLOCK items, and every term of every sum is positive, so
-relative errors add: at most (4 n + 8 min(n, BLOCK) + 4 n/BLOCK + 2 nodes + 64) u. Observed errors are near 1e-15.
+The generating function of the number of relevant items, G(s) = Π_i (q_i + p_i s), has E[s^P] =
+G(s); 1/a is replaced by a sum of exponentials (`exponential_sum`), so each expectation of a ratio
+becomes a weighted sum over the nodes of products over the items, and all k share them through
+prefix sums (Natarajan et al. 2016, Table 1, for the losses).
 
-Sums of exponentials stand for a power, Σ_j w_j exp(-a t_j) ≈ a^-power, for all a in an interval at once: the trapezoid
-rule in x = log t for a^-power = Γ(power)^-1 ∫ t^(power-1) e^(-at) dt. Its relative error is periodic in log a, and by
-Poisson's summation formula at most 2 Σ_m |Γ(power + 2πi m/h)| / Γ(power): 2e-16 for h = 1/4. The infinitely many nodes
-below t = 1/high, where exp(-at) is nearly a polynomial, are folded into the few nodes of their own Gauss rule. An
-expectation of a ratio, computed with such a sum in place of 1/a, is off by at most the same relative error whatever the
-distribution, since the sum replaces 1/a outcome by outcome.
+The error that every function returns is a guarantee for each entry of the curve: the relative error
+of the exponential sum times the largest value of the ratio, plus rounding. Rounding: each of the n
+factors of G is off by at most 3 u (u = 2^-53), each running sum restarts every BLOCK items, and
+every term of every sum is positive, so relative errors add: at most
+(4 n + 8 min(n, BLOCK) + 4 n/BLOCK + 2 nodes + 64) u. Observed errors are near 1e-15.
+
+Sums of exponentials stand for a power, Σ_j w_j exp(-a t_j) ≈ a^-power, for all a in an interval at
+once: the trapezoid rule in x = log t for a^-power = Γ(power)^-1 ∫ t^(power-1) e^(-at) dt. Its
+relative error is periodic in log a, and by Poisson's summation formula at most
+2 Σ_m |Γ(power + 2πi m/h)| / Γ(power): 2e-16 for h = 1/4. The infinitely many nodes below t =
+1/high, where exp(-at) is nearly a polynomial, are folded into the few nodes of their own Gauss
+rule. An expectation of a
+ratio, computed with such a sum in place of 1/a, is off by at most the same relative error whatever
+the distribution, since the sum replaces 1/a outcome by outcome.
 """
 
 import math
@@ -30,13 +37,16 @@ from payoff.arrays import F64
 from payoff.compiled import vector
 from payoff.retrieval.losses import Denominator, Loss, denominator
 
-BLOCK = 1024  # running sums and powers start afresh here, so rounding grows with BLOCK + n / BLOCK, not with n
+# Items after which running sums and powers start afresh, so that rounding grows with BLOCK + n /
+# BLOCK,
+# and not with n.
+BLOCK = 1024
 CHUNK = 16  # factors multiplied before a logarithm: (e^-40)^16 is still a float
-LEAST_FACTOR = 1e-150  # of an item, in a node
-DEAD = 80.0  # a node whose factor is below e^-80 adds nothing any more
-STEP = 0.25  # 0.27 would already cost 2e-15
-TAIL_POINTS = 7  # error 1/(2·7)! · 16^-7 of the part below t = 1/high
-LAST = 40.0  # the upper cut: e^-40 = 4e-18
+LEAST_FACTOR = 1e-150  # the smallest factor of an item in a node
+DEAD = 80.0  # a node whose factor is below e^-80 adds nothing to the sum
+STEP = 0.25  # of the trapezoid rule: an error of 2e-16; a step of 0.27 has 2e-15
+TAIL_POINTS = 7  # nodes of the part below t = 1/high, with the error 1/(2·7)! · 16^-7
+LAST = 40.0  # the rule ends at t = LAST / low, where e^-40 = 4e-18
 LANES = 8  # kernels loop over nodes; a multiple of the vector width needs no remainder loop
 
 
@@ -50,7 +60,10 @@ class ExponentialSum:
 
 
 def exponential_sum(power: float, low: float, high: float) -> ExponentialSum:
-    """Nodes and weights for a^-power on 0 < low <= a <= high; O(log(high/low)) nodes, about 85 at high/low = 1e6."""
+    """Nodes and weights for a^-power on 0 < low <= a <= high.
+
+    O(log(high / low)) nodes: 48 where that quotient is 100, 80 where it is a million.
+    """
     start = 1.0 / high
     steps = math.ceil(math.log(LAST * high / low) / STEP)
     grid = np.exp(STEP * np.arange(steps + 1))
@@ -66,34 +79,42 @@ def exponential_sum(power: float, low: float, high: float) -> ExponentialSum:
 
 @lru_cache
 def _aliasing(power: float) -> float:
+    """The relative error of the trapezoid rule."""
     orders = power + 2j * np.pi / STEP * np.arange(1, 4)
     return float(2.1 * np.exp(loggamma(orders).real).sum() / math.gamma(power))
 
 
 @lru_cache
 def _tail(power: float) -> tuple[np.ndarray, np.ndarray, float]:
-    """Gauss's rule for the masses h e^(-i h power) at e^(-i h), i = 1, 2, …, by Stieltjes's procedure."""
+    """Gauss's rule for the masses h e^(-i h power) at e^(-i h), i = 1, 2, …; and its error.
+
+    By Stieltjes's procedure.
+    """
     x = np.exp(-STEP * np.arange(1, math.ceil(LAST / (STEP * power))))
     mass = STEP * x**power
-    before, now = np.zeros_like(x), np.ones_like(x)
+    before, polynomial = np.zeros_like(x), np.ones_like(x)
     squares, diagonal = [float(mass.sum())], []
     for _ in range(TAIL_POINTS):
-        diagonal.append(float((mass * now**2 * x).sum()) / squares[-1])
+        diagonal.append(float((mass * polynomial**2 * x).sum()) / squares[-1])
         beta = squares[-1] / squares[-2] if len(squares) > 1 else 0.0
-        before, now = now, (x - diagonal[-1]) * now - beta * before
-        squares.append(float((mass * now**2).sum()))
+        following = (x - diagonal[-1]) * polynomial - beta * before
+        before, polynomial = polynomial, following
+        squares.append(float((mass * polynomial**2).sum()))
     off = np.sqrt(np.array(squares[1:TAIL_POINTS]) / np.array(squares[: TAIL_POINTS - 1]))
     nodes, vectors = eigh_tridiagonal(np.array(diagonal), off)
     error = squares[-1] / math.factorial(2 * TAIL_POINTS) / math.gamma(power) + math.exp(-LAST)
     return nodes, squares[0] * vectors[0] ** 2, error
 
 
-UNIT = 2.0**-53
+UNIT = 2.0**-53  # the unit roundoff u of a float
 
 
 @dataclass(frozen=True)
 class Curve:
-    """L_0 … L_n and the bound on the error of each: guaranteed if `proven`, else observed (see `windows`)."""
+    """L_0 … L_n and the bound on the error of each: guaranteed if `proven`, else observed.
+
+    `windows` has the losses with observed errors.
+    """
 
     values: np.ndarray
     error: float
@@ -102,7 +123,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Rates:
-    """Expected TPR and TNR of the first k items, k = 0 … n, and the guaranteed bound on the error of each."""
+    """Expected TPR and TNR of the first k items, k = 0 … n, and the guaranteed error of each."""
 
     recall: np.ndarray
     specificity: np.ndarray
@@ -119,13 +140,12 @@ def rates(p: np.ndarray) -> Rates:
     """E[TPR_k] and E[TNR_k] for the items in the order given; O(nodes n)."""
     n, q = len(p), 1.0 - p
     rule = exponential_sum(1.0, 1.0, float(max(n, 1)))
-    return Rates(
-        recalls(p), recalls(q[::-1].copy())[::-1], rule.error + 2 * rounding(n, len(rule.t))
-    )
+    specificity = recalls(q[::-1].copy())[::-1]
+    return Rates(recalls(p), specificity, rule.error + 2 * rounding(n, len(rule.t)))
 
 
 def recalls(p: np.ndarray, first: int | None = None) -> np.ndarray:
-    """E[TPR_k], k = 0 … first (all by default): 1 if nothing is relevant, else the relevant share that is retrieved."""
+    """E[TPR_k], k = 0 … first (all by default), where TPR is 1 if nothing is relevant."""
     shares, _ = _inverse_power_shares(p, 1.0, len(p) if first is None else first)
     values = none_relevant(p) + np.concatenate([[0.0], np.cumsum(shares)])
     possible = np.flatnonzero(p)
@@ -143,8 +163,8 @@ def none_relevant(p: np.ndarray) -> float:
 
 def am_curve(p: np.ndarray, _loss: Loss, _empty: int) -> Curve:
     """1 - (E[TPR_k] + E[TNR_k]) / 2, additive over the items."""
-    both = rates(p)
-    return Curve(1 - (both.recall + both.specificity) / 2, both.error)
+    expected = rates(p)
+    return Curve(1 - (expected.recall + expected.specificity) / 2, expected.error)
 
 
 def f_beta_curve(p: np.ndarray, loss: Loss, empty: int) -> Curve:
@@ -167,9 +187,8 @@ def jaccard_curve(p: np.ndarray, _loss: Loss, empty: int) -> Curve:
     suffix = np.cumsum(blocks[::-1], axis=0)[::-1].copy()
     sums = np.empty(n)
     jaccard_sums(p, q, rule.t, s, rule.w, suffix, sums)
-    return Curve(
-        _with_nothing(p, 1 - np.cumsum(p) * sums, empty), rule.error + 2 * rounding(n, len(rule.t))
-    )
+    values = 1 - np.cumsum(p) * sums
+    return Curve(_with_nothing(p, values, empty), rule.error + 2 * rounding(n, len(rule.t)))
 
 
 def g_tp_pr_curve(p: np.ndarray, _loss: Loss, empty: int) -> Curve:
@@ -181,7 +200,10 @@ def g_tp_pr_curve(p: np.ndarray, _loss: Loss, empty: int) -> Curve:
 
 
 def auc_curve(p: np.ndarray, _loss: Loss, _empty: int) -> Curve:
-    """(1/n) E[FP FN / P + FP FN / (n - P)]: FP and FN concern different items, so both integrands are products."""
+    """(1/n) E[FP FN / P + FP FN / (n - P)].
+
+    FP and FN count different items, so both integrands are products.
+    """
     n, q = len(p), 1.0 - p
     rule = exponential_sum(1.0, 1.0, float(n))
     s = np.exp(-rule.t)
@@ -189,10 +211,10 @@ def auc_curve(p: np.ndarray, _loss: Loss, _empty: int) -> Curve:
     for inner, outer, swapped in ((p, q, False), (q, p, True)):
         live, weights = _weights(inner, outer, s, rule.w)
         totals = np.empty(int(live.sum()))
-        # swapped, Σ_i q_i / (q_i + p_i s): the items left at label 0 under the tilt
-        tilted_totals(
-            *((outer, inner, 1.0 / s[live]) if swapped else (inner, outer, s[live])), totals
-        )
+        if swapped:  # Σ_i q_i / (q_i + p_i s): the items of label 0 under the tilt
+            tilted_totals(outer, inner, 1.0 / s[live], totals)
+        else:
+            tilted_totals(inner, outer, s[live], totals)
         auc_sums(inner, outer, s[live], weights, totals, swapped, values)
     curve = np.concatenate([[0.0], np.clip(values / n, 0.0, None)])
     curve[n] = 0.0
@@ -200,41 +222,41 @@ def auc_curve(p: np.ndarray, _loss: Loss, _empty: int) -> Curve:
 
 
 def fractional_linear_curve(p: np.ndarray, loss: Loss, empty: int) -> Curve:
-    """E[numerator / denominator] = ∫ E[numerator e^(-t denominator)] dt; for each k a product over the items."""
+    """E[numerator / denominator] = ∫ E[numerator e^(-t denominator)] dt.
+
+    For each k the integrand is a product over the items.
+    """
     n, q = len(p), 1.0 - p
     form = denominator(loss, n)
     rule = exponential_sum(1.0, form.low, form.high)
     values, logs, means = np.zeros(n + 1), np.empty(n + 1), np.empty(n + 1)
     k = np.arange(n + 1)
-    gains = np.array(
-        [form.d[1] + form.d[3], form.d[3]]
-    )  # what a relevant item adds: retrieved, not retrieved
+    # What a relevant item adds to the denominator: one that is retrieved, one that is not.
+    gains = np.array([form.d[1] + form.d[3], form.d[3]])
     floors = form.d[0] * n + form.d[2] * k + k * min(gains[0], 0.0) + (n - k) * min(gains[1], 0.0)
     c = np.array([form.c[0] * n, form.c[2], form.c[1] + form.c[3], form.c[3]])
     for t, w in zip(rule.t, rule.w, strict=True):
-        # What the least factor belongs to is long dead; smaller ones make products denormal.
-        above = np.minimum(t * np.abs(gains), -np.log(LEAST_FACTOR))
-        low, high = (
-            np.where(gains > 0, 1.0, np.exp(-above)),
-            np.where(gains > 0, np.exp(-above), 1.0),
-        )
+        # A node where an item has the least factor adds nothing; smaller ones make products
+        # denormal.
+        factors = np.exp(-np.minimum(t * np.abs(gains), -np.log(LEAST_FACTOR)))
+        low = np.where(gains > 0, 1.0, factors)
+        high = np.where(gains > 0, factors, 1.0)
         tilt = np.array([low[0], high[0], low[1], high[1]])
         fractional_node(p, q, t, w, np.maximum(floors, 0.0), tilt, c, logs, means, values)
     values += empty * _vanishing_mass(p, form)
-    return Curve(
-        values, form.largest * (rule.error + 4 * rounding(n, len(rule.t)) + 8 * form.cancels * UNIT)
-    )
+    error = rule.error + 4 * rounding(n, len(rule.t)) + 8 * form.cancels * UNIT
+    return Curve(values, form.largest * error)
 
 
 def _vanishing_mass(p: np.ndarray, form: Denominator) -> np.ndarray:
     """For each k, the probability of the outcomes where numerator and denominator vanish."""
     n = len(p)
-    none, every = none_relevant(p), none_relevant(1.0 - p)
     k = np.arange(n + 1)
-    mass = none * form.vanishes(0, k, 0) + every * form.vanishes(k, k, n) * (n > 0)
-    for end, tp in ((0, 0), (n, 1)):
-        if form.vanishes(0, end, 0) and form.vanishes(tp * n, end, n):
-            mass[end] = 1.0
+    mass = none_relevant(p) * form.vanishes(0, k, 0)
+    mass = mass + none_relevant(1.0 - p) * form.vanishes(k, k, n) * (n > 0)
+    for size, tp in ((0, 0), (n, n)):
+        if form.vanishes(0, size, 0) and form.vanishes(tp, size, n):
+            mass[size] = 1.0
     return np.asarray(mass)
 
 
@@ -244,6 +266,7 @@ def _with_nothing(p: np.ndarray, values: np.ndarray, empty: int) -> np.ndarray:
 
 
 def _block_logs(p: np.ndarray, q: np.ndarray, s: np.ndarray) -> np.ndarray:
+    """The logarithms (blocks, nodes) of the products that `log_block_products` writes."""
     logs = np.empty((-(-len(p) // BLOCK), len(s)))
     log_block_products(p, q, s, logs)
     return logs
@@ -373,9 +396,10 @@ def tilted_totals(p: F64, q: F64, s: F64, out: F64) -> None:
 
 @vector
 def auc_sums(p: F64, q: F64, s: F64, weights: F64, totals: F64, swapped: bool, out: F64) -> None:
-    """out[k - 1] += Σ_j weights_j (Σ_{i<=k} outside) (Σ_{i>k} inside), inside = p_i s_j / f, outside = q_i / f.
+    """out[k - 1] += Σ_j weights_j (Σ_{i<=k} outside) (Σ_{i>k} inside).
 
-    f = q_i + p_i s_j; totals is the sum of `inside` over all items. Swapped, the first k items give `inside`.
+    inside = p_i s_j / f and outside = q_i / f with f = q_i + p_i s_j; totals is the sum of `inside`
+    over all items. If `swapped`, the first k items contribute `inside`, and the others `outside`.
     """
     inside, outside = np.zeros(s.size), np.zeros(s.size)
     near, far = np.empty(s.size), np.empty(s.size)
@@ -401,12 +425,14 @@ def auc_sums(p: F64, q: F64, s: F64, weights: F64, totals: F64, swapped: bool, o
 
 @vector
 def fractional_node(
-    p: F64, q: F64, t: float, weight: float, floors: F64, tilt: F64, c: F64, logs: F64, means: F64, out: F64,
+    p: F64, q: F64, t: float, weight: float, floors: F64, tilt: F64, c: F64, logs: F64,
+    means: F64, out: F64,
 ) -> None:  # fmt: skip
-    """One node of a fractional-linear loss: out[k] += weight E[numerator e^(-t denominator)], k = 0 … n.
+    """One node of a fractional-linear loss: out[k] += weight E[numerator e^(-t denominator)].
 
-    floors[k] is the least denominator with k retrieved; tilt[0:2] are the factors of an item's labels 0 and 1 while
-    it is among the first k, for what it adds above its least, tilt[2:4] after; c = (c0 n, c2, c1 + c3, c3).
+    floors[k] is the least denominator with k retrieved; tilt[0:2] are the factors of an item's
+    labels 0 and 1 while it is among the first k, for what it adds above its least, tilt[2:4] after;
+    c = (c0 n, c2, c1 + c3, c3).
     """
     n = p.size
     logs[n] = means[n] = 0.0

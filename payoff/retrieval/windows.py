@@ -1,20 +1,26 @@
-"""G-Mean and H-Mean: means over two independent counts, the true positives above the cut and the misses below it.
+"""G-Mean and H-Mean: means over two independent counts, the true positives above the cut and the
+misses below it.
 
 Each of the two laws enters as a short list of values with weights (`window_rule`):
 
-- variance below 625: the law itself, by recursion over the items, without entries below 1e-24, whose mass is counted.
-  A law with standard deviation s is smooth enough to keep only every (s/2)-th entry: what that changes is its Fourier
-  transform at 4 pi / s and beyond, at most e^-50 for the law alone. For s >= 12 the loss's own analyticity (modulus at
-  most 1 wherever the counts have positive real part) makes that a proof, with less than 2e-14
-  (docs/explanation/retrieval.md); between 6.3 and 12 it is what tests observe. There, full laws are used as long as
-  that takes a second or two, and the result reports when they were not; the loss of the set that is returned always
-  comes from full laws.
-- from there on: the 8-point Gauss rule with the law's first 16 moments, taken from its cumulants, which are sums over
-  the items. Cauchy's estimate for the integrand and Bennett's inequality for the tails give an error below 1e-14.
+- With a variance below 625: the law itself, by recursion over the items, without entries below
+  1e-24, whose mass is counted. A law with standard deviation s is smooth enough to keep only every
+  (s/2)-th entry: that changes its Fourier transform only at 4 pi / s and above, by at most e^-50
+for
+  the law alone. For s >= 12 the analyticity of the loss (modulus at most 1 wherever the counts have
+  positive real part) makes that a proof, with less than 2e-14 (docs/explanation/retrieval.md);
+  between 6.3 and 12 it is what tests observe. There, full laws are used as long as that takes a
+  second or two, and the result reports when they were not; the loss of the set that is returned
+  always comes from full laws.
+- From there on: the 8-point Gauss rule with the first 16 moments of the law, taken from its
+  cumulants, which are sums over the items. Cauchy's estimate for the integrand and Bennett's
+  inequality for the tails give an error below 1e-14.
 
-The optimum over k is certified without any assumption on the curve's shape. Both means are concave in (TPR, TNR), so by
-Jensen's inequality L_k >= 1 - mean(E[TPR_k], E[TNR_k]), and those expectations are there for all k from one
-quadrature. Only the k whose bound reaches below the best loss found are evaluated.
+The optimum over k is certified without any assumption on the shape of the curve. Both means are
+concave in (TPR, TNR), so by Jensen's inequality L_k >= 1 - mean(E[TPR_k], E[TNR_k]), and those
+expectations come for all k from one quadrature. Only the k whose bound is below the best loss so
+far
+are evaluated.
 """
 
 from dataclasses import dataclass
@@ -29,23 +35,30 @@ from payoff.retrieval.losses import Loss
 from payoff.retrieval.quadrature import UNIT, Curve, Rates
 
 SPAN = 256  # items between stored windows
-WIDTH = 640  # widest window: entries above TRIM at the largest windowed variance (Bennett's inequality gives 565)
+# The widest window: it has the entries above TRIM at the largest windowed variance, at most 565 by
+# Bennett's inequality.
+WIDTH = 640
 TRIM = 1e-24  # entries below this at the ends of a window are dropped, and their mass is counted
-POINTS = 8  # nodes of a Gauss rule; its 2 POINTS - 1 moments need the cumulants up to 15
+POINTS = 8  # nodes of a Gauss rule; its moments up to 2 POINTS - 1 need the cumulants up to 15
 GAUSS_FROM = 625.0  # variance from which a Gauss rule's guaranteed error is below 1e-14
 EDGE = 9.5  # standard deviations within which the Gauss rule's integrand is taken as analytic
 NEWTON_STEPS = 6  # from a distance below 0.1 the nodes converge in five
 PROVEN = 144.0  # variance from which a thinned window has a proven error
-OBSERVED = 40.0  # variance from which it is accurate to the last digits in all tests (e^-40 is the chance of no hit)
-THINNING_ERROR = 2e-14
-FULL_AT_MOST = (
-    20_000  # so many k with a law between OBSERVED and PROVEN are evaluated in full, at 0.1 ms each
-)
+# Variance from which a thinned window is accurate to the last digits in all tests; the probability
+# of
+# no hit is e^-40 there.
+OBSERVED = 40.0
+THINNING_ERROR = 2e-14  # of a thinned window with a variance of at least PROVEN
+# So many k with a law between OBSERVED and PROVEN are evaluated in full, at 0.1 ms each.
+MOST_FULL_LAWS = 20_000
 
 
 @dataclass(frozen=True)
 class Best:
-    """The best k, its loss and the guaranteed bound on the error of that loss; `proven` if so is that k is the best."""
+    """The best k, its loss and the guaranteed bound on the error of that loss.
+
+    `proven`: whether it is proven that k is the best, up to that error.
+    """
 
     k: int
     loss: float
@@ -53,14 +66,13 @@ class Best:
     proven: bool
 
 
-_START = np.asarray(
-    hermite_e.hermegauss(POINTS)[0]
-)  # from which Newton's method finds the nodes of a Gauss rule
-MEANS = {"g_mean": False, "h_mean": True}  # whether harmonic
+# The points from which Newton's method finds the nodes of a Gauss rule.
+_START = np.asarray(hermite_e.hermegauss(POINTS)[0])
+MEANS = {"g_mean": False, "h_mean": True}  # whether the mean of a loss is harmonic
 
 
 def mean_curve(p: np.ndarray, loss: Loss, _empty: int) -> Curve:
-    """Every size in turn: some microseconds each."""
+    """The losses of all sizes, some microseconds each."""
     return MeanOfRates(p, harmonic=MEANS[loss.name]).curve()
 
 
@@ -68,30 +80,39 @@ class MeanOfRates:
     """Expected G-Mean or H-Mean losses of the first k of the items p, for any k."""
 
     def __init__(self, p: np.ndarray, *, harmonic: bool) -> None:
-        """Store windows and cumulants: O(n) with up to 640 operations per item, and 20 bytes per item."""
-        self.harmonic, self.n = harmonic, len(p)
+        """Store windows and cumulants: O(n), up to 640 operations and 20 bytes for each item."""
+        self.harmonic = harmonic
+        self.n = len(p)
         self._p, self._q = p, 1.0 - p
-        own = np.empty((self.n // SPAN + 1, 2 * POINTS))
-        span_cumulants(p, self._q, _cumulant_polynomials(), own)
-        nothing = np.zeros((1, own.shape[1]))
-        self._before = np.concatenate([nothing, np.cumsum(own, axis=0)])
-        self._after = np.concatenate([np.cumsum(own[::-1], axis=0)[::-1], nothing])
+        cumulants = np.empty((self.n // SPAN + 1, 2 * POINTS))
+        span_cumulants(p, self._q, _cumulant_polynomials(), cumulants)
+        nothing = np.zeros((1, cumulants.shape[1]))
+        self._before = np.concatenate([nothing, np.cumsum(cumulants, axis=0)])
+        self._after = np.concatenate([np.cumsum(cumulants[::-1], axis=0)[::-1], nothing])
         windows = int((self._after[:, 2] < GAUSS_FROM).sum())
         firsts, sizes = np.zeros((2, windows), np.int64)
         self._windows = np.zeros((windows, WIDTH)), firsts, sizes, np.zeros(windows)
         suffix_windows(p, self._q, *self._windows)
 
     def losses(self, ks: np.ndarray, *, in_full: bool = True) -> tuple[np.ndarray, np.ndarray]:
-        """L_k for ascending ks, and the guaranteed error of each (in_full=False: thinned windows from OBSERVED on)."""
+        """L_k for ascending ks, and the error of each, which is guaranteed if `in_full`.
+
+        Windows are thinned from the variance PROVEN on, or else from OBSERVED on.
+        """
         out = np.empty((2, len(ks)))
+        stride_from = PROVEN if in_full else OBSERVED
         mean_losses(
-            self._p, self._q, np.asarray(ks, dtype=np.int64), self.harmonic, PROVEN if in_full else OBSERVED,
-            _START, _cumulant_polynomials(), self._before, self._after, *self._windows, out,
+            self._p, self._q, np.asarray(ks, dtype=np.int64), self.harmonic, stride_from, _START,
+            _cumulant_polynomials(), self._before, self._after, *self._windows, out,
         )  # fmt: skip
         return np.maximum(out[0], 0.0), out[1] + self.rounding()
 
     def rounding(self) -> float:
-        """Each entry of a law is off by at most 3 u per item, relatively, and so are its sum, means and cumulants."""
+        """The rounding error of a loss.
+
+        Each entry of a law, its sum, means and cumulants have a relative error of at most 3 u for
+        each item.
+        """
         return (8 * self.n + 4096) * UNIT + THINNING_ERROR
 
     def curve(self) -> Curve:
@@ -102,7 +123,7 @@ class MeanOfRates:
         return Curve(values, float(errors.max()), in_full)
 
     def best(self, rates: Rates, low: int, high: int) -> Best:
-        """The k within low … high with the least expected loss; rates are those of the same items."""
+        """The k from low to high with the least expected loss; `rates` are those of p."""
         bound = 1 - self._mean(rates.recall[low : high + 1], rates.specificity[low : high + 1])
         slack = 4 * rates.error + 2 * self.rounding()
         first = low + int(np.argmin(bound))
@@ -119,18 +140,21 @@ class MeanOfRates:
         front = np.concatenate([[0.0], np.cumsum(self._p * self._q)])
         back = front[-1] - front
         unproven = ((front >= OBSERVED) & (front < PROVEN)) | ((back >= OBSERVED) & (back < PROVEN))
-        return int(np.count_nonzero(unproven[ks])) <= FULL_AT_MOST
+        return int(np.count_nonzero(unproven[ks])) <= MOST_FULL_LAWS
 
     def _mean(self, tpr: np.ndarray, tnr: np.ndarray) -> np.ndarray:
         if not self.harmonic:
             return np.asarray(np.sqrt(tpr * tnr))
-        both = tpr + tnr
-        return np.where(both > 0, 2 * tpr * tnr / np.where(both > 0, both, 1.0), 0.0)
+        total = tpr + tnr
+        return np.where(total > 0, 2 * tpr * tnr / np.where(total > 0, total, 1.0), 0.0)
 
 
 @lru_cache
 def _cumulant_polynomials() -> np.ndarray:
-    """Cumulant r of one label as a polynomial in v = p q (times q - p for odd r): d/dlogit of the one before."""
+    """Cumulant r of one label as a polynomial in v = p q, times q - p for odd r.
+
+    Each is the derivative of the one before with respect to the logit of p.
+    """
     count = 2 * POINTS
     v = Polynomial([0.0, 1.0])
     table = np.zeros((count, POINTS))
@@ -145,7 +169,7 @@ def _cumulant_polynomials() -> np.ndarray:
 
 @vector
 def add_cumulants(row: F64, p: float, q: float, polynomials: F64) -> None:
-    """Add one Bernoulli variable's cumulants; polynomials[r] are coefficients in v = p q, times q - p for odd r."""
+    """Add the cumulants of one Bernoulli variable, by `_cumulant_polynomials`."""
     v, skew = p * q, q - p
     row[0] += p
     row[1] += q
@@ -159,7 +183,7 @@ def add_cumulants(row: F64, p: float, q: float, polynomials: F64) -> None:
 
 @vector
 def span_cumulants(p: F64, q: F64, polynomials: F64, out: F64) -> None:
-    """out[b] = the cumulants of the items of span b; like `add_cumulants`, but many items at a time."""
+    """out[b] = the cumulants of the items of span b, as by `add_cumulants`, but many at a time."""
     v, skew = np.empty(SPAN), np.empty(SPAN)
     for b in range(out.shape[0]):
         lo = b * SPAN
@@ -176,16 +200,18 @@ def span_cumulants(p: F64, q: F64, polynomials: F64, out: F64) -> None:
             total = 0.0
             for i in range(size):
                 x = v[i]
-                value = c0 + x * (
-                    c1 + x * (c2 + x * (c3 + x * (c4 + x * (c5 + x * (c6 + x * c7)))))
-                )
+                upper = c4 + x * (c5 + x * (c6 + x * c7))
+                value = c0 + x * (c1 + x * (c2 + x * (c3 + x * upper)))
                 total += value if even else value * skew[i]
             out[b, r] = total
 
 
 @vector
 def slide(old: F64, size: int, p: float, q: float, new: F64) -> tuple[int, int, float]:
-    """Trim the window old[0:size], add a variable, write to new; returns entries skipped, new size, mass dropped."""
+    """Trim the window old[0:size], add a variable, and write the window to new.
+
+    Returns the number of entries skipped in front, the new size, and the mass dropped.
+    """
     skip, dropped = 0, 0.0
     while size - skip > 1 and old[skip] < TRIM:
         dropped += old[skip]
@@ -205,9 +231,10 @@ def slide(old: F64, size: int, p: float, q: float, new: F64) -> tuple[int, int, 
 def window_rule(
     pmf: F64, size: int, first: int, total: int, variance: float, stride_from: float, rule: F64
 ) -> int:
-    """rule[0:3] = hits, misses, weights of the window, thinned to every stride-th entry; returns their number.
+    """rule[0:3] = hits, misses, weights of the window, thinned to every stride-th entry.
 
-    Where many p are equal, their q = 1 - p are rounded alike and the law's mass drifts from 1; it is divided out.
+    Returns the number of entries. Where many p are equal, their q = 1 - p are rounded alike and the
+    mass of the law drifts from 1; it is divided out.
     """
     stride = max(1, int(np.sqrt(variance) / 2)) if variance >= stride_from else 1
     mass = 0.0
@@ -224,11 +251,13 @@ def window_rule(
 
 @vector
 def gauss_rule(row: F64, start: F64, rule: F64) -> float:
-    """rule[0:3] = hits, misses, weights of the Gauss rule with the row's moments; returns its guaranteed error.
+    """rule[0:3] = hits, misses, weights of the Gauss rule with the row's moments.
 
-    Modified Chebyshev algorithm on E[He_r(Z)], which follow from the cumulants beyond the second; the nodes by Newton's
-    method from those of He_8. The integrand is analytic and at most 1 in modulus where hits and misses have positive
-    real part; Cauchy's estimate in the disc of radius r and Bennett's inequality give the error.
+    Returns its guaranteed error.
+    Modified Chebyshev algorithm on E[He_r(Z)], which follow from the cumulants beyond the second;
+    the nodes by Newton's method from those of He_8. The integrand is analytic and at most 1 in
+    modulus where hits and misses have positive real part; Cauchy's estimate in the disc of radius r
+    and Bennett's inequality give the error.
     """
     sd = np.sqrt(row[2])
     moments, cumulants = np.zeros(2 * POINTS), np.zeros(2 * POINTS)
@@ -236,7 +265,7 @@ def gauss_rule(row: F64, start: F64, rule: F64) -> float:
         cumulants[r] = row[r] / sd**r
     moments[0] = 1.0
     for r in range(3, 2 * POINTS):
-        binomial = (r - 1.0) * (r - 2.0) / 2.0  # of r - 1 over j - 1
+        binomial = (r - 1.0) * (r - 2.0) / 2.0  # r - 1 over j - 1
         for j in range(3, r + 1):
             moments[r] += binomial * cumulants[j] * moments[r - j]
             binomial *= (r - j) / j
@@ -247,12 +276,12 @@ def gauss_rule(row: F64, start: F64, rule: F64) -> float:
     for i in range(POINTS):
         x = start[i]
         for _ in range(NEWTON_STEPS):
-            before, now, slope_before, slope = 0.0, 1.0, 0.0, 0.0
+            before, value, slope_before, slope = 0.0, 1.0, 0.0, 0.0
             for j in range(POINTS):
                 shifted = x - a[j]
-                slope, slope_before = shifted * slope + now - b[j] * slope_before, slope
-                now, before = shifted * now - b[j] * before, now
-            x -= now / slope
+                slope, slope_before = shifted * slope + value - b[j] * slope_before, slope
+                value, before = shifted * value - b[j] * before, value
+            x -= value / slope
         rule[0, i] = row[0] + sd * x
         rule[1, i] = row[1] - sd * x
         rule[2, i] = norm / (slope * before)
@@ -267,24 +296,24 @@ def gauss_rule(row: F64, start: F64, rule: F64) -> float:
 def recurrence(moments: F64) -> tuple[F64, F64]:
     """The three-term recurrence of the monic orthogonal polynomials, from E[He_0] … E[He_15]."""
     a, b = np.zeros(POINTS), np.zeros(POINTS)
-    before, now = np.zeros(2 * POINTS), np.zeros(2 * POINTS)
-    copy(moments, now)
+    before, row = np.zeros(2 * POINTS), np.zeros(2 * POINTS)
+    copy(moments, row)
     b[0] = 1.0
     for k in range(1, POINTS):
         new = np.zeros(2 * POINTS)
         for j in range(k, 2 * POINTS - k):
             new[j] = (
-                now[j + 1] - a[k - 1] * now[j] - b[k - 1] * before[j] * (k > 1) + j * now[j - 1]
+                row[j + 1] - a[k - 1] * row[j] - b[k - 1] * before[j] * (k > 1) + j * row[j - 1]
             )
-        a[k] = new[k + 1] / new[k] - now[k] / now[k - 1]
-        b[k] = new[k] / now[k - 1]
-        before, now = now, new
+        a[k] = new[k + 1] / new[k] - row[k] / row[k - 1]
+        b[k] = new[k] / row[k - 1]
+        before, row = row, new
     return a, b
 
 
 @vector
 def mean_quality(front: F64, rows: int, back: F64, columns: int, harmonic: bool) -> float:
-    """Σ Σ weight weight mean(TPR, TNR) over two rules: front holds tp and fp, back holds fn and tn."""
+    """Σ Σ weight weight mean(TPR, TNR) over two rules: `front` of (tp, fp), `back` of (fn, tn)."""
     total = 0.0
     for i in range(rows):
         tp, fp, inner = front[0, i], front[1, i], 0.0
@@ -304,7 +333,10 @@ def mean_quality(front: F64, rows: int, back: F64, columns: int, harmonic: bool)
 
 @vector
 def suffix_windows(p: F64, q: F64, stored: F64, firsts: I64, sizes: I64, lost: F64) -> None:
-    """The laws of the sums of all items from each of the last spans on: row 0 of nothing, row r of the last r spans."""
+    """The laws of the sums of the last items: row 0 of no items, row r of the last r spans.
+
+    `lost` becomes the mass that each law dropped.
+    """
     law, spare = np.zeros(WIDTH), np.zeros(WIDTH)
     law[0], size, first, gone = 1.0, 1, 0, 0.0
     end = p.size
@@ -339,9 +371,10 @@ def laws_within(
 
 @vector
 def rule_of(
-    law: F64, size: int, first: int, lost: float, total: int, row: F64, stride_from: float, start: F64, rule: F64,
+    law: F64, size: int, first: int, lost: float, total: int, row: F64, stride_from: float,
+    start: F64, rule: F64,
 ) -> tuple[int, float]:  # fmt: skip
-    """The window's rule where there is a window (size > 0), else Gauss's; returns the number of nodes and the error."""
+    """The rule of a window if there is one (size > 0), else Gauss's; returns its size and error."""
     if size > 0:
         return window_rule(law, size, first, total, row[2], stride_from, rule), lost
     return POINTS, gauss_rule(row, start, rule)
@@ -349,13 +382,14 @@ def rule_of(
 
 @vector
 def mean_losses(
-    p: F64, q: F64, ks: I64, harmonic: bool, stride_from: float, start: F64, polynomials: F64, before: F64, after: F64,
-    stored: F64, firsts: I64, sizes: I64, lost: F64, out: F64,
+    p: F64, q: F64, ks: I64, harmonic: bool, stride_from: float, start: F64, polynomials: F64,
+    before: F64, after: F64, stored: F64, firsts: I64, sizes: I64, lost: F64, out: F64,
 ) -> None:  # fmt: skip
-    """out[:, i] = expected loss with the first ks[i] retrieved (ks ascending), and its error but for rounding.
+    """out[:, i] = expected loss with the first ks[i] retrieved (ascending), and its error.
 
-    before[b], after[b]: cumulants of all items before span b, and from span b on. stored, firsts, sizes, lost: the
-    suffix windows, by number of spans from the end.
+    The error is without rounding. before[b], after[b]: cumulants of all items before span b, and
+    from span b on. stored, firsts, sizes, lost: the suffix windows, by number of spans from the
+    end.
     """
     n, spans, columns = p.size, after.shape[0] - 1, before.shape[1]
     prefix, spare, size, first, gone = np.zeros(WIDTH), np.zeros(WIDTH), 1, 0, 0.0
@@ -369,8 +403,8 @@ def mean_losses(
         lo, hi = b * SPAN, min((b + 1) * SPAN, n)
         if at == ks.size:
             break
-        wanted = ks[at] < hi or b == spans - 1
-        if wanted:
+        needs_laws = ks[at] < hi or b == spans - 1
+        if needs_laws:
             end, r = hi - lo, spans - 1 - b
             copy(after[b + 1], rows[end])
             law_size[end] = 0
@@ -383,21 +417,14 @@ def mean_losses(
             if at < ks.size and ks[at] == k:
                 j = k - lo
                 m, error = rule_of(prefix, size, first, gone, k, row, stride_from, start, front)
-                c, more = rule_of(
-                    laws[j],
-                    law_size[j],
-                    law_first[j],
-                    law_lost[j],
-                    n - k,
-                    rows[j],
-                    stride_from,
-                    start,
-                    back,
-                )
+                c, error_after = rule_of(
+                    laws[j], law_size[j], law_first[j], law_lost[j], n - k, rows[j], stride_from,
+                    start, back,
+                )  # fmt: skip
                 out[0, at] = 1.0 - mean_quality(front, m, back, c, harmonic)
-                out[1, at] = error + more
+                out[1, at] = error + error_after
                 at += 1
-            if k < hi and (size > 0 or wanted):
+            if k < hi and (size > 0 or needs_laws):
                 add_cumulants(row, p[k], q[k], polynomials)
                 if size > 0 and row[2] < GAUSS_FROM:
                     skip, size, dropped = slide(prefix, size, p[k], q[k], spare)

@@ -51,7 +51,9 @@ def forests(seed, states=4, trees=3, **changes):
 @settings(deadline=None, max_examples=25)
 @given(seed=seeds, gaps=st.sampled_from([0, 0.2]))
 def test_a_forest_answers_as_its_trees_say(seed, gaps):
-    """The mean of the leaves that a row reaches, with missing values, in each state; also after a pickle."""
+    """The mean of the leaves that a row reaches, with missing values, in each state; also after a
+    pickle.
+    """
     trees, X, y = forests(seed, gaps=gaps)
     rows = np.ascontiguousarray(X.T)
     state = np.arange(len(y)) % 4 + 1
@@ -69,8 +71,8 @@ def test_a_forest_answers_as_its_trees_say(seed, gaps):
     gaps=st.sampled_from([0, 0.2]),
 )
 def test_a_tree_divides_all_rows(seed, least, tries, gaps):
-    """Every leaf has at least so many rows, and the class shares of the rows that reach it; with one row a leaf, rows
-    that differ are told apart.
+    """Every leaf has at least so many rows, and the class shares of the rows that reach it; with
+    one row a leaf, rows that differ are told apart.
     """
     X, y = table(seed, gaps=gaps)
     tree, importance = grow(X, y, np.ones(len(y)), 3, Rule(least, tries), [seed])
@@ -92,7 +94,9 @@ def test_a_tree_divides_all_rows(seed, least, tries, gaps):
 
 
 def test_the_threshold_is_uniform_and_the_purest_feature_wins():
-    """One feature that tells the classes apart is split on, anywhere between its values; others are not."""
+    """One feature that tells the classes apart is split on, anywhere between its values; others are
+    not.
+    """
     random = np.random.default_rng(0)
     y = np.repeat([0, 1], 50)
     X = np.stack((random.random(100), np.repeat([0.0, 10.0], 50))).astype(np.float32)
@@ -173,7 +177,9 @@ def test_the_stop_is_the_literal_backward_pass(seed, budget, size):
 
 
 def reduced_forests(seed, X, y, marks, calibrated):
-    """Forests that lack a feature, with losses and blends at random; a little more than the chain's losses."""
+    """Forests that lack a feature, with losses and blends at random; a little more than the chain's
+    losses.
+    """
     random = np.random.default_rng(seed)
     missing, parts = lacking(4, marks), []
     for length, lost in missing:
@@ -193,7 +199,9 @@ def reduced_forests(seed, X, y, marks, calibrated):
 
 
 def chain(seed, gaps=0.0, known_gaps=(), reduced=None):
-    """A chain over four of five columns, not calibrated, with prices and rows; `reduced`: whether those are."""
+    """A chain over four of five columns, not calibrated, with prices and rows; `reduced`: whether
+    those are.
+    """
     trees, X, y = forests(seed, gaps=gaps)
     masked, _ = grow(X, y, np.ones(len(y)), 3, Rule(5), [7, 8])
     marks = np.isin(np.arange(4), known_gaps)
@@ -211,8 +219,8 @@ def chain(seed, gaps=0.0, known_gaps=(), reduced=None):
     reduced=st.sampled_from([None, False, True]),
 )  # fmt: skip
 def test_step_by_step_is_the_trajectory(seed, budget, gaps, reduced):
-    """Answers, prices and the sum spent agree to the last digit, with values that cannot be had; these are missing, or
-    marked in complete rows.
+    """Answers, prices and the sum spent agree to the last digit, with values that cannot be had;
+    these are missing, or marked in complete rows.
     """
     model, complete, prices = chain(seed, gaps, reduced=reduced)
     complete = complete[:10]
@@ -228,8 +236,8 @@ def test_step_by_step_is_the_trajectory(seed, budget, gaps, reduced):
     reduced=st.sampled_from([None, False, True]),
 )
 def test_what_cannot_be_had_is_answered_by_the_best_forest_without_it(seed, gaps, known, reduced):
-    """As the plain loops, also if only some columns had gaps in training; no missing value reaches a forest without.
-    Without reduced forests it is the masked one.
+    """As the plain loops, also if only some columns had gaps in training; no missing value reaches
+    a forest without. Without reduced forests it is the masked one.
     """
     model, X, _ = chain(seed, gaps, known, reduced=reduced)
     rows = X[:, model.order].astype(np.float32)
@@ -247,8 +255,8 @@ def test_what_cannot_be_had_is_answered_by_the_best_forest_without_it(seed, gaps
 
 
 def test_a_lost_feature_has_a_forest_for_each_prefix():
-    """Up to seven features and for all of them, without one of the first five or two of the first three; none lacks
-    what had gaps in training.
+    """Up to seven features and for all of them, without one of the first five or two of the first
+    three; none lacks what had gaps in training.
     """
     none = np.zeros(12, dtype=bool)
     first = [length for length, lost in lacking(12, none) if lost == (0,)]
@@ -269,7 +277,9 @@ def test_a_lost_feature_has_a_forest_for_each_prefix():
 
 
 def test_a_value_known_out_of_turn_counts_in_its_turn():
-    """The second and third of the order are known: the first is asked for, and then the state is three."""
+    """The second and third of the order are known: the first is asked for, and then the state is
+    three.
+    """
     model, X, prices = chain(4)
     status = np.array([[1, 0, 0, 0, 2]])
     now = model.step(X[:1], status, prices)
@@ -283,7 +293,9 @@ def test_a_value_known_out_of_turn_counts_in_its_turn():
 
 
 def test_what_costs_more_than_the_budget_ends_the_chain():
-    """The state is complete knowledge for what the budget pays; a later, cheaper feature is not asked for."""
+    """The state is complete knowledge for what the budget pays; a later, cheaper feature is not
+    asked for.
+    """
     model, X, _ = chain(5)
     prices = Prices.of([9.0, 1, 1, 1, 1])
     run = model.travel(X[:3], prices, 2.0)

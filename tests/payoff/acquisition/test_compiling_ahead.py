@@ -1,4 +1,6 @@
-"""After `python -m payoff.kernels` answering compiles nothing more; in a process in which nothing else has compiled."""
+"""After `python -m payoff.kernels` answering compiles nothing more; in a process in which nothing
+else has compiled.
+"""
 
 import subprocess
 import sys

@@ -16,7 +16,9 @@ from tests.reference.stepwise import simulate
 @given(seed=st.integers(0, 10**6), shared=st.booleans())
 @settings(deadline=None)
 def test_costs_along_the_path_are_those_of_asking(seed, shared):
-    """Mean simulated cost and error after each tree; unequal discounts in a group are counted in the dearest order."""
+    """Mean simulated cost and error after each tree; unequal discounts in a group are counted in
+    the dearest order.
+    """
     forest, trees, prices, X, random = random_case(seed)
     if (
         shared
@@ -38,7 +40,9 @@ def test_costs_along_the_path_are_those_of_asking(seed, shared):
 
 
 def test_categories_stand_in_the_order_of_their_classes():
-    """Two classes: by the share of class 1; codes never seen, or impossible, count as missing; weights count."""
+    """Two classes: by the share of class 1; codes never seen, or impossible, count as missing;
+    weights count.
+    """
     code = np.array([0, 0, 1, 1, 2, 2, 4.0, np.nan])
     y = np.array([1, 1, 0, 0, 0, 1, 0, 1])
     X = np.column_stack([np.arange(8.0), code])

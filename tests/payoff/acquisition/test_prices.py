@@ -52,7 +52,9 @@ def test_nothing_said_means_the_models_prices_or_one_each():
 
 
 def test_a_request_changes_some_prices_and_leaves_the_base_alone():
-    """A bare price keeps the group, and brings the discounted price down to it; an entry replaces all."""
+    """A bare price keeps the group, and brings the discounted price down to it; an entry replaces
+    all.
+    """
     base = parse_prices(BLOOD, NAMES)
     changed = parse_prices({"chol": 0, "age": 9}, NAMES, base)
     assert changed.paid([1, 2, 0]) == [0, 3.1, 9]
@@ -106,7 +108,9 @@ def test_a_request_changes_some_prices_and_leaves_the_base_alone():
     ],
 )
 def test_flaws_are_named_with_their_places(costs, expected):
-    """Unknown features and keys, wrong numbers, features priced twice, groups half described, features left out."""
+    """Unknown features and keys, wrong numbers, features priced twice, groups half described,
+    features left out.
+    """
     assert places(costs) == expected
 
 
@@ -116,7 +120,9 @@ def test_flaws_are_named_with_their_places(costs, expected):
     left=st.integers(0, 10) | st.integers(0, 10**9),
 )
 def test_sums_of_prices_have_the_decimals_of_the_prices(cents, decimals, left):
-    """10.37, not 10.370000000000001: the float nearest to the exact decimal sum, also of what is left of a budget."""
+    """10.37, not 10.370000000000001: the float nearest to the exact decimal sum, also of what is
+    left of a budget.
+    """
     unit = Decimal(10) ** -decimals
     written = [float(c * unit) for c in cents]
     exact, budget = sum(cents) * unit, float((sum(cents) + left) * unit)

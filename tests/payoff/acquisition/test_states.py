@@ -1,4 +1,6 @@
-"""Asking step by step: against a literal twin, never at the price of another answer; and the states of all rows."""
+"""Asking step by step: against a literal twin, never at the price of another answer; and the states
+of all rows.
+"""
 
 import math
 
@@ -23,7 +25,9 @@ budgets = st.sampled_from([None, 0, 0.3, 2.5, 6.0])
 @settings(deadline=None)
 @given(seed=seeds, T=st.integers(1, 9), K=st.integers(2, 5))
 def test_stopping_early_never_changes_the_class(seed, T, K):
-    """For every row, with and without vote stopping, the class is the one of the complete row; stopping costs less."""
+    """For every row, with and without vote stopping, the class is the one of the complete row;
+    stopping costs less.
+    """
     forest, trees, prices, X, _ = random_case(seed, T=T, K=K)
     full = [full_class([nested(tree) for tree in trees], x, K) for x in X.tolist()]
     np.testing.assert_array_equal(forest.predict(X), full)
@@ -39,7 +43,9 @@ def test_stopping_early_never_changes_the_class(seed, T, K):
 @settings(deadline=None)
 @given(seed=seeds, budget=budgets, T=st.integers(1, 6))
 def test_a_state_is_the_literal_one(seed, budget, T):
-    """For any values known, in any order, some of which cannot be had: frontier, prices, stop and answer agree."""
+    """For any values known, in any order, some of which cannot be had: frontier, prices, stop and
+    answer agree.
+    """
     forest, trees, prices, X, random = random_case(seed, T=T)
     twins = [nested(tree) for tree in trees]
     for x in X[:5]:
@@ -60,7 +66,9 @@ def test_a_state_is_the_literal_one(seed, budget, T):
 
 
 def test_classes_beyond_the_bits_of_a_word_are_still_settled_rightly():
-    """With 70 classes nothing is known about what a subtree can vote for, and the answer stays right."""
+    """With 70 classes nothing is known about what a subtree can vote for, and the answer stays
+    right.
+    """
     forest, trees, prices, X, _ = random_case(3, T=9, K=70)
     run = simulate(forest, X, prices)
     np.testing.assert_array_equal(
@@ -124,7 +132,9 @@ def test_every_state_is_the_sessions(seed, budget):
 @settings(deadline=None)
 @given(seed=seeds)
 def test_offers_are_the_prices_of_that_order(seed):
-    """Prices in an order of questions, groups and gaps minded: what `Prices.paid` says of those that are had."""
+    """Prices in an order of questions, groups and gaps minded: what `Prices.paid` says of those
+    that are had.
+    """
     random = np.random.default_rng(seed)
     prices = random_prices(random, 6)
     asked = np.array([random.permutation(6) for _ in range(5)])

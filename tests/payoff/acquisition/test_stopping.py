@@ -1,4 +1,6 @@
-"""What asking on is worth: against a literal twin, where the answer is known, and where nothing is to be gained."""
+"""What asking on is worth: against a literal twin, where the answer is known, and where nothing is
+to be gained.
+"""
 
 import numpy as np
 import pytest
@@ -29,7 +31,9 @@ def experience(P, y, asked=None, missing=None):
     seed=seeds, budget=st.sampled_from([None, 0.4, 1.0, 4.0]), size=st.sampled_from([0.1, 3, 50])
 )
 def test_it_is_the_literal_backward_pass(seed, budget, size):
-    """Offsets and slopes of random experience with gaps, groups and trajectories of different lengths."""
+    """Offsets and slopes of random experience with gaps, groups and trajectories of different
+    lengths.
+    """
     random = np.random.default_rng(seed)
     n, S, K = 40, 4, 3
     P = random.dirichlet(np.ones(K), (n, S + 1))
@@ -63,7 +67,9 @@ def test_it_is_the_literal_backward_pass(seed, budget, size):
 
 
 def perfect(n=200):
-    """A first feature that tells nothing and a second one that tells everything; classes half and half."""
+    """A first feature that tells nothing and a second one that tells everything; classes half and
+    half.
+    """
     y = np.arange(n) % 2
     truth = np.eye(2)[y]
     half = np.full((n, 2), 0.5)
@@ -72,8 +78,9 @@ def perfect(n=200):
 
 @pytest.mark.parametrize(("second", "buys"), [(4.0, True), (6.0, False)])
 def test_a_useless_question_is_worth_what_follows_it(second, buys):
-    """At a price of 3 for the first feature and `second` for the telling one, 10 are at stake between two classes:
-    knowing is worth 10 - 5 = 5. The first is bought for the sake of the second, if both together are worth it.
+    """At a price of 3 for the first feature and `second` for the telling one, 10 are at stake
+    between two classes: knowing is worth 10 - 5 = 5. The first is bought for the sake of the
+    second, if both together are worth it.
     """
     B = np.array([[10.0, 0.0], [0.0, 10.0]])
     for first in (0.5, 3.0):
@@ -107,7 +114,9 @@ def test_a_constant_added_to_a_row_of_benefits_changes_nothing():
 
 
 def test_free_features_are_never_refused_and_nothing_is_paid_for_nothing():
-    """Without anything at stake the gain is 0, at whatever offset; a free feature goes on all the same."""
+    """Without anything at stake the gain is 0, at whatever offset; a free feature goes on all the
+    same.
+    """
     worth = perfect().worth(np.array([[1.0, 1.0], [1.0, 1.0]]), Prices.of([0.0, 1.0]))
     features, nothing = np.array([0, 1]), np.zeros(2)
     assert worth.gain(features, nothing).tolist() == [0, 0]
@@ -115,7 +124,9 @@ def test_free_features_are_never_refused_and_nothing_is_paid_for_nothing():
 
 
 def test_what_is_at_stake():
-    """The expected value of knowing the truth: never below 0, and 0 where one action is always best."""
+    """The expected value of knowing the truth: never below 0, and 0 where one action is always
+    best.
+    """
     random = np.random.default_rng(0)
     P, B = random.dirichlet(np.ones(3), 50), random.normal(size=(3, 4))
     np.testing.assert_allclose(at_stake(P, B), P @ B.max(axis=1) - (P @ B).max(axis=1), atol=1e-12)
@@ -138,7 +149,8 @@ def test_experience_keeps_the_states_and_calibrates_them():
 @pytest.mark.parametrize("longest", [2, 8, 20])
 @pytest.mark.parametrize("rare", [0.03, 0.1, 0.4])
 def test_what_is_at_stake_at_first_is_what_the_class_shares_say(longest, rare):
-    """Also where the rows of one class take the long journeys: one question tells that a row is of the other class.
+    """Also where the rows of one class take the long journeys: one question tells that a row is of
+    the other class.
 
     The dear first question pays, so it is asked.
     """
@@ -163,7 +175,9 @@ def test_what_is_at_stake_at_first_is_what_the_class_shares_say(longest, rare):
 
 
 def test_calibrated_states_say_what_happens():
-    """Probabilities of states that were far too sure are drawn to what happened, and keep away from 0 and 1."""
+    """Probabilities of states that were far too sure are drawn to what happened, and keep away from
+    0 and 1.
+    """
     random = np.random.default_rng(1)
     n = 4000
     y = random.integers(0, 2, n)
@@ -178,7 +192,9 @@ def test_calibrated_states_say_what_happens():
 
 
 def test_shares_that_hardly_differ_after_few_questions_count_as_much_as_they_mean():
-    """After the first question 60 % of the trees are right for 90 % of the rows; after the last 90 % of them are."""
+    """After the first question 60 % of the trees are right for 90 % of the rows; after the last 90
+    % of them are.
+    """
     y, sure = np.tile(np.repeat([0, 1], 10), 10), np.tile(np.repeat([0, 1, 0], [9, 10, 1]), 10)
     known = np.repeat([1.0, 20.0], len(y))
     share = np.where(known[:, None] == 1, 0.6, 0.9)

@@ -1,4 +1,6 @@
-"""Threshold-pairs, and the tree that splits by them: definitions, and what the cost guarantee needs."""
+"""Threshold-pairs, and the tree that splits by them: definitions, and what the cost guarantee
+needs.
+"""
 
 import itertools
 import math
@@ -41,7 +43,9 @@ def test_it_is_its_definition(alpha):
     max_depth=st.sampled_from([None, 0, 1, 3]),
 )
 def test_a_tree_is_the_literal_one(seed, n, m, K, values, gaps, alpha, max_depth):
-    """Same features, exact thresholds, routes and counts: many ties, repeated draws, missing values, any depth."""
+    """Same features, exact thresholds, routes and counts: many ties, repeated draws, missing
+    values, any depth.
+    """
     random = np.random.default_rng(seed)
     X = random.integers(0, values, (n, m)) / 7
     X[random.random((n, m)) < gaps] = np.nan
@@ -59,7 +63,9 @@ def test_a_tree_is_the_literal_one(seed, n, m, K, values, gaps, alpha, max_depth
 
 
 def example():
-    """Section 2.4: 1024 rows of ten bits, four classes by the first two bits but for one row in each quarter."""
+    """Section 2.4: 1024 rows of ten bits, four classes by the first two bits but for one row in
+    each quarter.
+    """
     number = np.arange(1024)
     X = (number[:, None] >> np.arange(9, -1, -1)) & 1
     y = number // 256
@@ -71,7 +77,9 @@ def example():
     ("alpha", "wrong", "cost"), [(0, 0, 10)] + [(alpha, 4, 2) for alpha in range(1, 11)]
 )
 def test_the_papers_example(alpha, wrong, cost):
-    """Allowing some error takes the greatest cost of a row from ten features to two, at four errors."""
+    """Allowing some error takes the greatest cost of a row from ten features to two, at four
+    errors.
+    """
     X, y = example()
     tree = grow_tree(bin_columns(X), y, np.ones(1024, int), 4, np.ones(10), alpha)
     forest = FlatForest(flatten([tree], np.full(4, 0.25)), 10)
@@ -82,8 +90,8 @@ def test_the_papers_example(alpha, wrong, cost):
 
 
 def test_rows_of_large_nodes_are_counted_as_those_of_small_ones():
-    """More rows than bins, and more values than bins, some missing: every training row still reaches a pure leaf. A
-    column of as many values as there are bins keeps each.
+    """More rows than bins, and more values than bins, some missing: every training row still
+    reaches a pure leaf. A column of as many values as there are bins keeps each.
     """
     random = np.random.default_rng(0)
     X = np.round(random.normal(size=(3000, 3)), 5)
@@ -119,7 +127,9 @@ def test_a_cheap_feature_is_preferred_and_a_free_one_does_not_take_over():
 
 
 def test_neighbouring_floats_are_told_apart():
-    """The middle of two adjacent numbers of float32 rounds to one of them; the lower one goes left all the same."""
+    """The middle of two adjacent numbers of float32 rounds to one of them; the lower one goes left
+    all the same.
+    """
     X = np.array([[1.0], [np.nextafter(np.float32(1), np.float32(2))], [-1e38], [3.4e38]])
     y = np.array([0, 1, 1, 0])
     tree = grow_tree(bin_columns(X), y, np.ones(4, int), 2, np.ones(1))

@@ -1,4 +1,6 @@
-"""Whole curves: every method against exact integers and double sums, around every size at which something changes."""
+"""Whole curves: every method against exact integers and double sums, around every size at which
+something changes.
+"""
 
 from fractions import Fraction
 from itertools import product
@@ -112,7 +114,9 @@ def test_entries_around_block_boundaries_are_right(name, kind, n):
 @pytest.mark.parametrize("name", ["g_mean", "h_mean"])
 @pytest.mark.sampled
 def test_means_are_right_on_both_sides_of_the_gauss_rules(kind, name):
-    """Laws change from windows to Gauss rules where their variance passes GAUSS_FROM, in front and at the back."""
+    """Laws change from windows to Gauss rules where their variance passes GAUSS_FROM, in front and
+    at the back.
+    """
     rng = np.random.default_rng(5)
     p = {
         "uniform": lambda: rng.random(6000),
@@ -201,7 +205,9 @@ EXTREMES = st.sampled_from([0.0, -0.0, 1e100, -1e100, 1e-100, -1e-100, 1.0, -1.0
     st.sampled_from([1, 3, 40]),
 )
 def test_the_largest_coefficients_stay_within_the_floats(c, d, n):
-    """A loss is refused, or its curve is finite, with a finite bound; no arithmetic warns or breaks down."""
+    """A loss is refused, or its curve is finite, with a finite bound; no arithmetic warns or breaks
+    down.
+    """
     p = np.linspace(0, 1, n)
     try:
         loss = losses.fractional_linear(c, d)

@@ -23,7 +23,9 @@ def feasible(n):
 
 @given(COEFFICIENTS, COEFFICIENTS, st.integers(1, 7))
 def test_a_loss_is_accepted_exactly_when_all_counts_allow_it(c, d, n):
-    """The corners decide what looking at every feasible count decides, and give the range of the denominator."""
+    """The corners decide what looking at every feasible count decides, and give the range of the
+    denominator.
+    """
     loss = losses.fractional_linear(c, d)
     counts = [(tp, k, q) for k, q, tps in feasible(n) for tp in tps]
     above, below = ({one: np.dot(form, [n, *one]) for one in counts} for form in (c, d))
@@ -66,7 +68,9 @@ def test_a_loss_is_accepted_exactly_when_all_counts_allow_it(c, d, n):
     ],
 )
 def test_what_makes_a_loss_unusable_is_said_at_its_place(c, d, place, named):
-    """A denominator that is zero, or nearly, or changes its sign; a loss whose best set has the least likely items."""
+    """A denominator that is zero, or nearly, or changes its sign; a loss whose best set has the
+    least likely items.
+    """
     with pytest.raises(Invalid, match=named) as refused:
         select([0.5, 0.5, 0.1], SetTerms(losses.fractional_linear(c, d)))
 

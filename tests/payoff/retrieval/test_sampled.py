@@ -26,7 +26,9 @@ def drawn(seed, L, most, spread=1.0):
     st.integers(0, 9999), st.integers(1, 6), st.integers(1, 10), NAMES, st.integers(0, 1), st.data()
 )
 def test_the_set_is_the_best_of_all_sets(seed, L, most, name, empty, data):
-    """Within bounds on its size; its loss, recall and precision are those on the vectors, and the gap is 0."""
+    """Within bounds on its size; its loss, recall and precision are those on the vectors, and the
+    gap is 0.
+    """
     vectors, weights, p = drawn(seed, L, most)
     low = data.draw(st.integers(0, L))
     high = data.draw(st.integers(low, L))
@@ -34,7 +36,7 @@ def test_the_set_is_the_best_of_all_sets(seed, L, most, name, empty, data):
     found, marginals = select_sampled(
         [(vectors, weights)], p[None], SetTerms(loss, empty, k_min=low, k_max=high)
     )
-    law = raked(vectors, weights, p, sampled.PASSES)
+    law = raked(vectors, weights, p, sampled.RAKING_PASSES)
     every, losses, recalls, precisions = expected_of_all_sets(vectors, law, loss, empty=empty)
     sizes = every.sum(axis=1)
     row = np.flatnonzero((every == np.isin(np.arange(L), found.selected)).all(axis=1))[0]
@@ -57,7 +59,7 @@ def test_a_search_that_ends_early_bounds_what_it_missed(steps, monkeypatch):
     for seed in range(15):
         vectors, weights, p = drawn(seed, 6, 10)
         found, _ = select_sampled([(vectors, weights)], p[None], SetTerms(Loss("jaccard")))
-        law = raked(vectors, weights, p, sampled.PASSES)
+        law = raked(vectors, weights, p, sampled.RAKING_PASSES)
         losses = expected_of_all_sets(vectors, law, Loss("jaccard"))[1]
         gaps.append(found.figures[4, 0])
         assert -1e-12 <= found.figures[0, 0] - losses.min() <= gaps[-1] + 1e-12

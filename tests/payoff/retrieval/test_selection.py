@@ -60,7 +60,8 @@ def best(p, terms):
 
 
 def is_best_of_all(found, vectors, weights, terms):
-    """Its figures are those of the set by enumeration, no set is better, and none of k items is better than its curve.
+    """Its figures are those of the set by enumeration, no set is better, and none of k items is
+    better than its curve.
 
     Where the AUC has a choice, it takes neither no item nor all.
     """
@@ -165,7 +166,7 @@ def test_ties_keep_the_callers_order(n):
 def test_an_unproven_search_gives_the_same_result_with_a_warning(loss, curve, monkeypatch):
     p = np.full(4000, 0.03)
     proven = best(p, SetTerms(loss, curve=curve))
-    monkeypatch.setattr("payoff.retrieval.windows.FULL_AT_MOST", 0)
+    monkeypatch.setattr("payoff.retrieval.windows.MOST_FULL_LAWS", 0)
     found = best(p, SetTerms(loss, curve=curve))
 
     assert proven.warnings == ()
@@ -235,7 +236,7 @@ def test_groups_around_the_limits_of_size_and_lanes(threads, loss):
 
 def test_an_unproven_search_of_a_large_group_adds_a_warning(monkeypatch):
     """Whichever of several threads searches it."""
-    monkeypatch.setattr("payoff.retrieval.windows.FULL_AT_MOST", 0)
+    monkeypatch.setattr("payoff.retrieval.windows.MOST_FULL_LAWS", 0)
     p, offsets = np.full(2170, 0.05), [0, 2000, 2070, 2170]
     for threads in 1, 2:
         assert select_many(p, offsets, SetTerms(losses.g_mean()), threads=threads).warnings == (

@@ -1,4 +1,6 @@
-"""Laws as windows: the proof that thinning is safe, in numbers, and what equal probabilities do to rounding."""
+"""Laws as windows: the proof that thinning is safe, in numbers, and what equal probabilities do to
+rounding.
+"""
 
 import math
 
@@ -13,7 +15,8 @@ BITS = 240
 
 
 def alias(variance, angle, radius):
-    """The largest modulus of a centred law's transform on a circle around i angle, whatever its probabilities.
+    """The largest modulus of a centred law's transform on a circle around i angle, whatever its
+    probabilities.
 
     |phi(e + i a)| <= exp(v (e^|e| - 1 - |e|)) (Bennett) times exp(-v e^-|e| (1 - cos a)), from
     |q + p e^(e + i a)|² = (q + p e^e)² - 2 p q e^e (1 - cos a).
@@ -24,7 +27,9 @@ def alias(variance, angle, radius):
 
 
 def error_of_thinning(variance, stride, degree=57, radius_in_sd=2.0):
-    """See docs/explanation/retrieval.md: a polynomial part that the aliases of the law bound, and a remainder."""
+    """See docs/explanation/retrieval.md: a polynomial part that the aliases of the law bound, and a
+    remainder.
+    """
     sd, reach = variance**0.5, variance
     radius = radius_in_sd / sd
     aliases = sum(alias(variance, 2 * np.pi * j / stride, radius) for j in range(1, stride))
@@ -52,7 +57,9 @@ def test_thinning_is_proven_from_its_variance(stride):
 
 
 def binomial(n, p):
-    """Binomial law by integers with BITS binary places: the first value and the entries above 1e-30."""
+    """Binomial law by integers with BITS binary places: the first value and the entries above
+    1e-30.
+    """
     one = 1 << BITS
     numerator, denominator = p.as_integer_ratio()
     mode = int(n * p)
