@@ -37,7 +37,7 @@ PACKAGES = {
     "registry": ("app/registry/*.py",),
     "jobs": ("app/jobs/*.py",),
     "access": ("app/access/*.py",),
-    "gate": ("app/api/gate.py", "app/api/memory.py"),
+    "gate": ("app/api/gate.py", "app/api/exchange.py", "app/api/sites.py", "app/api/memory.py"),
 }
 GATE = (
     "test_one_behaviour.py",

@@ -1,4 +1,4 @@
-"""What a benefit matrix would have earned on the rows a version did not see in training."""
+"""The benefits that rules would have earned on rows a version did not see in training."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from app.requests.labelled_rows import class_codes
 from app.requests.matrices import MatrixFields, NamedMatrixFields, columns_beside, needed_matrix
 from app.tables.features import NO_FEATURES
 from payoff.decisions.benefit import Prepared, class_means, confusion, mu, row_benefits
-from payoff.decisions.case_benefits import Columns
+from payoff.decisions.case_benefits import CaseBenefits, Columns
 from payoff.decisions.folds import stratified_folds
 from payoff.decisions.priors import under_priors
 from payoff.decisions.ranking import MIN_ROWS_TO_COMPARE, LabelledRows, Ranking, contest, doubts
@@ -34,9 +34,9 @@ from payoff.decisions.threshold import HoldoutScores, decide_by_threshold, poste
 from payoff.errors import Invalid, TooLarge, pointer
 
 FOLDS = 5  # of the hold-out, for the rule that is tuned on it
-MAX_CELLS = 100_000  # of a matrix: the report has several counts for each
+MAX_CELLS = 100_000  # of a matrix: the report has several counts for each cell
 Source = Literal["hold-out", "cross-validation", "request"]
-_ROW: dict[Source, str] = {
+_ROW_NAMES: dict[Source, str] = {
     "hold-out": "hold-out row",
     "cross-validation": "cross-validated row",
     "request": "row",
@@ -61,7 +61,8 @@ class ContenderResult(BaseModel):
     behind: float = Field(description="by how much the best one's benefit is larger")
     behind_interval: Interval
     cross_validated: bool = Field(
-        description="whether the rule is tuned on such rows, and so each fold of them was decided as the others advise"
+        description="whether the rule is tuned on such rows, and so each fold of them was decided"
+        " as the others advise"
     )
 
 
@@ -78,13 +79,14 @@ class Lead(BaseModel):
         description="on which the best and the runner-up earned differently"
     )
     significant: bool = Field(
-        description="whether the interval of the difference excludes 0, there are at least 30 differing rows, and at"
-        " least 30 rows of each class in which the two can differ: among fewer, a rare large loss may be missing"
+        description="whether the interval of the difference excludes 0, there are at least"
+        f" {MIN_ROWS_TO_COMPARE} differing rows, and at least {MIN_ROWS_TO_COMPARE} rows of each class in which the two can"
+        " differ: among fewer, a rare large loss may be missing"
     )
 
 
 class BenefitRequest(NamedMatrixFields):
-    """What is at stake."""
+    """A benefit matrix, and the priors of the classes."""
 
     priors: ByClass | None = Field(
         default=None,
@@ -94,7 +96,7 @@ class BenefitRequest(NamedMatrixFields):
 
 
 class GivenBenefitRequest(BenefitRequest):
-    """What is at stake, and the rows to judge on."""
+    """A benefit matrix, and the rows to evaluate it on."""
 
     classes: ClassNames
     labels: Annotated[
@@ -127,10 +129,12 @@ class RuleResult(ContenderResult):
     """What one rule earned, its own figures, and how to ask for it."""
 
     figures: dict[str, int | float | None] = Field(
-        description="the rule's threshold, or the column of the action for all; null where undefined"
+        description="the rule's threshold, or the column of the action for all;"
+        " null where undefined"
     )
     request: dict[str, Any] | None = Field(
-        description="the fields that ask `/predict` for this rule, beside benefits; null where none do"
+        description="the fields that ask `/predict` for this rule, beside benefits;"
+        " null where none do"
     )
 
 
@@ -143,7 +147,9 @@ class RuleLead(Lead):
 
 
 class BenefitReport(EarningDocument):
-    """The best that the scores allow with one threshold (two classes, two actions), else the expected-benefit rule."""
+    """The best that the scores allow with one threshold (two classes, two actions), else the
+    expected-benefit rule.
+    """
 
     model: ModelVersion | None = Field(
         default=None, description="absent where the request sent probabilities"
@@ -153,12 +159,13 @@ class BenefitReport(EarningDocument):
         description="names of the columns; null where the matrix had none"
     )
     matrix_in_words: list[str] = Field(
-        description="what the benefits mean, such as `ill: wait costs 10, treat brings 5`, for each class;"
-        " empty for a large matrix"
+        description="what the benefits mean, such as `ill: wait costs 10, treat brings 5`, for each"
+        " class; empty for a large matrix"
     )
     rows: int = Field(description="that were evaluated")
     evaluation: Literal["hold-out", "cross-validation", "request"] = Field(
-        description="of the model on rows that it did not see, or of the probabilities in the request"
+        description="of the model on rows that it did not see, or of the probabilities in the"
+        " request"
     )
     priors: dict[str, float] = Field(description="weight of each class")
     upper_bound: float = Field(description="mean benefit of someone who knows every class")
@@ -180,8 +187,9 @@ class BenefitReport(EarningDocument):
 
 @dataclass(frozen=True)
 class Evidence:
-    """Rows with a truth: probabilities (n, K) of classes, the codes y (n,) of the true ones, the class priors (K,) that
-    the probabilities were made with, and where the rows come from. `ordered` sorts two classes' rows once.
+    """Rows with a truth: probabilities (n, K) of classes, the codes y (n,) of the true ones, the
+    class priors (K,) that the probabilities were made with, and where the rows come from. `ordered`
+    sorts the rows of two classes once.
     """
 
     classes: Sequence[int | str]
@@ -194,7 +202,9 @@ class Evidence:
 
 
 def evidence_of(model: Loaded) -> Evidence:
-    """The hold-out of a version; Invalid for a model without exclusive classes, Conflict without a hold-out."""
+    """The hold-out of a version; Invalid for a model without exclusive classes, Conflict without a
+    hold-out.
+    """
     check_classes(model)
     if model.holdout is None:
         name = f"version {model.version} of {model.name!r}"
@@ -206,151 +216,189 @@ def evidence_of(model: Loaded) -> Evidence:
     return Evidence(model.classes, scores, y, model.priors, model.evaluation, ordered, columns)
 
 
-def evidence_given(sent: GivenBenefitRequest, P: np.ndarray) -> Evidence:
-    """Probabilities (n, K) and labels that came with the request; Invalid below /labels and /columns."""
-    classes, labels = sent.classes, sent.labels
+def evidence_of_request(question: GivenBenefitRequest, P: np.ndarray) -> Evidence:
+    """Probabilities (n, K) and labels of the request; Invalid below /labels and /columns."""
+    classes, labels = question.classes, question.labels
     y = class_codes(labels, classes, len(P))
     if not len(y):
         raise Invalid.at("/labels", "at least one row is required")
     shares = np.bincount(y, minlength=len(classes)) / len(y)
-    columns = columns_beside(sent.columns or {}, len(y), sent.case_columns, ())
+    columns = columns_beside(question.columns or {}, len(y), question.case_columns, ())
     ordered = partial(HoldoutScores, P[:, 1], y)
     return Evidence(classes, P, y, shares, "request", ordered, lambda: columns)
 
 
 def report(
-    rows: Evidence, sent: MatrixFields, priors: Mapping[str, float] | None, points: int
+    rows: Evidence, fields: MatrixFields, priors: Mapping[str, float] | None, points: int
 ) -> dict[str, Any]:
-    """Evaluate the rules on rows with a truth under the matrix of a request: a document ready for JSON.
+    """Evaluate the rules on rows with a truth under the matrix of a request: a document ready for
+    JSON.
 
-    Its own benefit is that of the best cut for two actions and two classes, both with rows, else that of the
-    expected-benefit rule. With `priors` the classes are reweighed to them, and posteriors corrected for them; the
-    scores that the best cut is sought on stay as they are, and resamples keep each class's number of rows. Where cells
-    of the matrix depend on the case each row has its own. Raises Invalid with the place for a matrix or priors that do
-    not fit. O(n log n + n K A), and the bootstrap.
+    Its own benefit is that of the best cut for two actions and two classes, both with rows, else
+    that of the expected-benefit rule. With `priors` the classes are reweighed to them, and
+    posteriors corrected for them; the scores on which the best cut is sought stay as they are, and
+    resamples keep each class's number of rows. Where cells of the matrix depend on the case each
+    row has its own matrix. Raises Invalid with the place for a matrix or priors that do not fit.
+    O(n log n + n K A), and the bootstrap.
     """
-    B, actions, like_costs, cases = needed_matrix(sent, rows.classes)
+    B, actions, like_costs, cases = needed_matrix(fields, rows.classes)
     numbered = [f"action {a}" for a in range(B.shape[-1])]
     names = actions or (rows.classes if len(numbered) == len(rows.classes) else numbered)
     in_words = Prepared(B, names, classes=rows.classes, cases=cases).in_words
     if cases is not None:
-        values = cases.values(NO_FEATURES, np.empty((len(rows.y), 0)), rows.columns())
-        ours = rows.evaluation == "request"  # of a hold-out, callers are not told what a row has
-        B = np.ascontiguousarray(
-            cases.at(values, (lambda i, name: pointer("columns", name, i)) if ours else None)
-        )
-    y, corrected = rows.y, priors is not None
+        B = _matrices_of_rows(cases, rows)
+    y = rows.y
     shares = np.bincount(y, minlength=len(rows.classes)) / len(y)
-    used, P = shares, rows.P
-    warnings: list[str] = []
-    if priors is not None:
-        used, P, warnings = under_priors(rows.P, rows.classes, rows.priors, priors)
-        if (absent := np.flatnonzero((shares == 0) & (used > 0))).size:
-            what = f"{_ROW[rows.evaluation]} of class {rows.classes[absent[0]]!r}"
-            raise Invalid.at("/priors", f"there is no {what} to reweigh")
-    judged = LabelledRows(
-        y, B, used if corrected else np.maximum(shares, rows.priors), known=corrected
+    weights, P, warnings = _under_priors(rows, shares, priors)
+    is_corrected = priors is not None
+    labelled = LabelledRows(
+        y, B, weights if is_corrected else np.maximum(shares, rows.priors), known=is_corrected
     )
-    bound = judged.bound
-    ruled_on = HeldOutRows(P, rows.P, y, stratified_folds(y, FOLDS, 0), used if corrected else None)
-    ruled = [*apply_rules(ruled_on, B), same_for_all(len(y), class_means(y, B), used)]
-    ranking = contest(
-        np.column_stack([rule.choice for rule in ruled]), judged, fixed=[len(ruled) - 1]
-    )
-    expected, cost_blind = (_earned(rule.choice, judged, bound) for rule in ruled[:2])
-    by_cut = (
-        _by_cut(rows, judged, used, bound, points)
-        if B.shape[-2:] == (2, 2) and shares.all()
-        else expected
-    )
-    table = zip(ruled, standings_of(ruled, ranking, bound), strict=True)
+    bound = labelled.bound
+    folds = stratified_folds(y, FOLDS, 0)
+    held_out = HeldOutRows(P, rows.P, y, folds, weights if is_corrected else None)
+    ruled = [*apply_rules(held_out, B), same_for_all(len(y), class_means(y, B), weights)]
+    choices = np.column_stack([rule.choice for rule in ruled])
+    ranking = contest(choices, labelled, fixed=[len(ruled) - 1])
+    expected, cost_blind = (_earned(rule.choice, labelled, bound) for rule in ruled[:2])
+    earned = expected
+    if B.shape[-2:] == (2, 2) and shares.all():
+        earned = _earned_by_cut(rows, labelled, weights, bound, points)
     return {
-        **by_cut,
+        **earned,
         "classes": list(rows.classes),
         "actions": actions,
         "matrix_in_words": in_words,
         "rows": len(y),
         "evaluation": rows.evaluation,
-        "priors": dict(zip(map(str, rows.classes), used.tolist(), strict=True)),
+        "priors": dict(zip(map(str, rows.classes), weights.tolist(), strict=True)),
         "upper_bound": bound,
         "expected_benefit": expected,
         "cost_blind": cost_blind,
-        "rules": [
-            {**row, "figures": rule.figures, "request": _request(rule, rows.evaluation)}
-            for rule, row in table
-        ],
+        "rules": _rule_documents(ruled, ranking, bound, rows.evaluation),
         "best": {"rule": ruled[ranking.best].rule, **lead_of(ranking, lambda j: ruled[j].rule)},
         "warnings": [
             *warnings,
-            *_backwards(rows),
+            *_order_warnings(rows),
             *like_costs,
-            *doubts(judged, rows.classes, bound, _ROW[rows.evaluation], actions),
-            *_about(ranking, len(y)),
+            *doubts(labelled, rows.classes, bound, _ROW_NAMES[rows.evaluation], actions),
+            *_ranking_warnings(ranking, len(y)),
         ],
     }
 
 
+def _matrices_of_rows(cases: CaseBenefits, rows: Evidence) -> np.ndarray:
+    """The matrix (n, K, A) of each row. Errors name the row's cell for rows of the request alone:
+    a caller is not told the values of a hold-out.
+    """
+
+    def place(i: int, name: str) -> str:
+        return pointer("columns", name, i)
+
+    values = cases.values(NO_FEATURES, np.empty((len(rows.y), 0)), rows.columns())
+    is_of_request = rows.evaluation == "request"
+    return np.ascontiguousarray(cases.at(values, place if is_of_request else None))
+
+
+def _under_priors(
+    rows: Evidence, shares: np.ndarray, priors: Mapping[str, float] | None
+) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """The weight (K,) of each class, the probabilities (n, K) corrected for it, and warnings;
+    without `priors` the weights are the `shares` (K,) of the rows. Invalid at /priors.
+    """
+    if priors is None:
+        return shares, rows.P, []
+    weights, P, warnings = under_priors(rows.P, rows.classes, rows.priors, priors)
+    absent = np.flatnonzero((shares == 0) & (weights > 0))
+    if absent.size:
+        row = f"{_ROW_NAMES[rows.evaluation]} of class {rows.classes[absent[0]]!r}"
+        raise Invalid.at("/priors", f"there is no {row} to reweigh")
+    return weights, P, warnings
+
+
+def _rule_documents(
+    ruled: Sequence[Ruled], ranking: Ranking, bound: float, source: Source
+) -> list[dict[str, Any]]:
+    standings = standings_of(ruled, ranking, bound)
+    return [
+        {**standing, "figures": rule.figures, "request": _request(rule, source)}
+        for rule, standing in zip(ruled, standings, strict=True)
+    ]
+
+
 def standings_of(ruled: Iterable[Ruled], ranking: Ranking, bound: float) -> list[dict[str, Any]]:
-    """What each contender earned, in their order; `bound` is the upper bound of the benefit."""
+    """The benefits of each contender, in their order; `bound` is the upper bound of the benefit."""
     return [
         {
-            "rule": each.rule,
+            "rule": rule.rule,
             "benefit": standing.mean,
             "mu": mu(standing.mean, bound),
             "interval": standing.interval,
             "behind": standing.behind,
             "behind_interval": standing.behind_interval,
-            "cross_validated": each.cross_validated,
+            "cross_validated": rule.cross_validated,
         }
-        for each, standing in zip(ruled, ranking.standings, strict=True)
+        for rule, standing in zip(ruled, ranking.standings, strict=True)
     ]
 
 
 def lead_of(ranking: Ranking, name: Callable[[int], Any]) -> dict[str, Any]:
-    """By how much the best contender leads; `name` gives the name of the contender at a position."""
+    """The lead of the best contender; `name` gives the name of the contender at a position."""
     second = None if ranking.runner_up is None else ranking.standings[ranking.runner_up]
     return {
         "same": [name(j) for j in ranking.same],
         "runner_up": None if ranking.runner_up is None else name(ranking.runner_up),
-        "difference": second and second.behind,
-        "interval": second and second.behind_interval,
+        "difference": None if second is None else second.behind,
+        "interval": None if second is None else second.behind_interval,
         "differing_rows": ranking.differing,
         "significant": ranking.significant,
     }
 
 
-def extent(n: int, n_classes: int, sent: MatrixFields) -> int:
-    """How many numbers a report on n rows is about; TooLarge where the matrix has more cells than it may."""
-    n_actions = sent.width()
+def extent(n: int, n_classes: int, fields: MatrixFields) -> int:
+    """About how many numbers a report on n rows takes; TooLarge where the matrix has more than
+    `MAX_CELLS`.
+    """
+    n_actions = fields.width()
     cells = n_classes * n_actions
     if cells > MAX_CELLS:
         raise TooLarge(f"the benefit matrix has {cells:,} cells; here it may have {MAX_CELLS:,}")
-    return n * (n_classes + n_actions + cells * bool(sent.case_columns))
+    return n * (n_classes + n_actions + cells * bool(fields.case_columns))
 
 
 def _request(rule: Ruled, source: Source) -> dict[str, Any] | None:
-    """The fields that ask `/predict` for the rule: where no model keeps the rows, a threshold is a number."""
+    """The fields that ask `/predict` for the rule; without a model that keeps the rows, a threshold
+    is a number.
+    """
     if source == "request" and rule.rule == "threshold_holdout":
         return {"rule": "threshold", "threshold": rule.figures["threshold"]}
-    asks: dict[str, Any] | None = rule.request
-    return asks
+    fields: dict[str, Any] | None = rule.request
+    return fields
 
 
-def _backwards(rows: Evidence) -> list[str]:
-    """A warning where every class is less probable in its own rows than in the others: as if columns were mixed up."""
-    own = np.arange(len(rows.classes)) == rows.y[:, None]
-    if rows.evaluation != "request" or not own.any(axis=0).all() or own.all(axis=0).any():
+def _order_warnings(rows: Evidence) -> list[str]:
+    """A warning where every class is less probable in its own rows than in the other rows: the
+    columns may be mixed up.
+    """
+    is_label = np.arange(len(rows.classes)) == rows.y[:, None]
+    if rows.evaluation != "request" or not is_label.any(axis=0).all() or is_label.all(axis=0).any():
         return []
-    inside, outside = ((rows.P * mask).sum(axis=0) / mask.sum(axis=0) for mask in (own, ~own))
+    inside, outside = (
+        (rows.P * mask).sum(axis=0) / mask.sum(axis=0) for mask in (is_label, ~is_label)
+    )
     if (inside >= outside).any():
         return []
-    return [
-        "every class is less probable where it is the label: are the probabilities in the order of 'classes'?"
-    ]
+    warning = (
+        "every class is less probable where it is the label:"
+        " are the probabilities in the order of 'classes'?"
+    )
+    return [warning]
 
 
-def _about(ranking: Ranking, n: int) -> list[str]:
-    """What the number of rows leaves to be warned about, and who is best; the last contender is one action for all."""
+def _ranking_warnings(ranking: Ranking, n: int) -> list[str]:
+    """Warnings about few rows, and about a model that does not pay: the last contender is one
+    action for all.
+    """
     warnings = []
     if n < MIN_ROWS_TO_COMPARE:
         warnings.append(f"the evaluation has {n} rows: intervals from so few are wide and rough")
@@ -361,23 +409,27 @@ def _about(ranking: Ranking, n: int) -> list[str]:
     return warnings
 
 
-def _earned(choice: np.ndarray, judged: LabelledRows, bound: float) -> dict[str, Any]:
-    """What decisions (n,) earned, each class weighted by its prior, and how often each class met each action."""
-    benefit = float(np.average(row_benefits(judged.y, choice, judged.B), weights=judged.weights))
-    counts = confusion(judged.y, choice, *judged.B.shape[-2:])
+def _earned(choice: np.ndarray, labelled: LabelledRows, bound: float) -> dict[str, Any]:
+    """The benefit of decisions (n,), each class weighted by its prior, and the counts of each class
+    and action.
+    """
+    benefit = float(
+        np.average(row_benefits(labelled.y, choice, labelled.B), weights=labelled.weights)
+    )
+    counts = confusion(labelled.y, choice, *labelled.B.shape[-2:])
     return {"benefit": benefit, "mu": mu(benefit, bound), "confusion": counts.tolist()}
 
 
-def _by_cut(
-    rows: Evidence, judged: LabelledRows, priors: np.ndarray, bound: float, points: int
+def _earned_by_cut(
+    rows: Evidence, labelled: LabelledRows, priors: np.ndarray, bound: float, points: int
 ) -> dict[str, Any]:
-    """What the best cut on the scores earned, the cut on posteriors, and B(t) between 0 and 1."""
-    scores, B = rows.ordered(), judged.B
+    """The benefit of the best cut on the scores, the cut on posteriors, and B(t) from 0 to 1."""
+    scores, B = rows.ordered(), labelled.B
     cut, _ = scores.best(B, priors)
     thresholds, values = scores.curve(B, points, priors)
     curve = zip(thresholds.tolist(), values.tolist(), strict=True)
     return {
-        **_earned(decide_by_threshold(rows.P[:, 1], cut), judged, bound),
+        **_earned(decide_by_threshold(rows.P[:, 1], cut), labelled, bound),
         "threshold": cut.value,
         "posterior_threshold": posterior_threshold(B).value if B.ndim == 2 else None,
         "curve": [{"threshold": threshold, "benefit": benefit} for threshold, benefit in curve],

@@ -1,7 +1,7 @@
 """How bodies and queries are read, and in which media type a request is answered."""
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, TypeVar
 
 import orjson
@@ -10,45 +10,50 @@ from pydantic import BaseModel, ValidationError
 
 from app.api.codecs.json import check_document, parsed, syntax_error
 from app.api.codecs.media_types import JSON
-from app.api.gate import charge_of
+from app.api.exchange import charge_of
 from app.api.limiters import pace_of, run
 from app.errors import Unsupported
 from payoff.errors import Flaw, Invalid, below, flaws_of, pointer, reject, unknown_at
 
+_MAX_SHOWN = 60  # characters of a media type that an error repeats
 _Body = TypeVar("_Body", bound=BaseModel)
 
 
-def media_type_of_body(request: Request, others: Collection[str] = ()) -> str:
-    """The media type of the body, JSON where none is named; Unsupported where it is neither that nor of `others`."""
+def media_type_of_body(request: Request, supported: Collection[str] = ()) -> str:
+    """The media type of the body, JSON without one; Unsupported where it is neither JSON nor one of
+    `supported`.
+    """
     kind = str(request.headers.get("content-type", JSON)).partition(";")[0].strip().lower()
-    if kind == JSON or kind in others:
+    if kind == JSON or kind in supported:
         return kind
     if kind.startswith("application/") and kind.endswith("+json"):
         return JSON
-    raise unsupported(kind, (JSON, *others))
+    raise unsupported(kind, (JSON, *supported))
 
 
-def unsupported(kind: str, known: Collection[str]) -> Unsupported:
-    """The error that a body comes in a media type that is none of the `known` ones."""
-    arrived = (
-        f"the body comes as {kind[:60]!r}" if kind else "the body comes without a Content-Type"
-    )
+def unsupported(kind: str, supported: Collection[str]) -> Unsupported:
+    """The error for a body in a media type that is not supported."""
+    problem = "the body comes without a Content-Type"
+    if kind:
+        problem = f"the body comes as {kind[:_MAX_SHOWN]!r}"
     if kind == "application/x-www-form-urlencoded":
-        arrived += ", which curl -d sends, joining the lines of a file; use --data-binary @file"
-    return Unsupported(f"{arrived}; send {', '.join(known)}, and say so in Content-Type")
+        problem += ", which curl -d sends, joining the lines of a file; use --data-binary @file"
+    return Unsupported(f"{problem}; send {', '.join(supported)}, and say so in Content-Type")
 
 
-def media_type_of_answer(request: Request, known: Collection[str]) -> str:
-    """The media type in `Accept` that is among the `known` and wanted most, JSON where none is."""
+def media_type_of_answer(request: Request, supported: Collection[str]) -> str:
+    """The supported media type that `Accept` prefers, JSON where it has none of them."""
     accept = request.headers.get("accept", "*/*")
     if accept in ("*/*", JSON):  # nearly always, and then there is no preference to evaluate
         return JSON
-    best, most = JSON, 0.0
-    for wanted in accept.lower().split(","):
-        kind, *parameters = (part.strip() for part in wanted.split(";"))
+    best = JSON
+    best_weight = 0.0
+    for media_range in accept.lower().split(","):
+        kind, *parameters = (part.strip() for part in media_range.split(";"))
         weight = next((_weight(part[2:]) for part in parameters if part.startswith("q=")), 1.0)
-        if kind in known and weight > most:
-            best, most = kind, weight
+        if kind in supported and weight > best_weight:
+            best = kind
+            best_weight = weight
     return best
 
 
@@ -60,16 +65,19 @@ def _weight(text: str) -> float:
 
 
 async def read(request: Request, body_type: type[_Body]) -> _Body:
-    """The JSON body, checked; raises Unsupported for another media type, and what `parsed` and `checked` raise."""
+    """The JSON body, checked; Unsupported for another media type, and the errors of `parsed` and
+    `checked`.
+    """
     media_type_of_body(request)
-    if "Inference-Header-Content-Length" in request.headers:  # after so many bytes the JSON ends
+    # The header tells after how many bytes the JSON ends and binary data begin.
+    if "Inference-Header-Content-Length" in request.headers:
         raise Unsupported(
-            "binary data are not supported; send 'data' as JSON (in Triton's client binary_data=False)"
+            "binary data are not supported; send 'data' as JSON"
+            " (in Triton's client binary_data=False)"
         )
     body = await request.body()
-    return await run(
-        request, pace_of(len(body)), lambda: checked(body_type, parsed(body, charge_of(request)))
-    )
+    charge = charge_of(request)
+    return await run(request, pace_of(len(body)), lambda: checked(body_type, parsed(body, charge)))
 
 
 def checked(body_type: type[_Body], fields: Any) -> _Body:
@@ -84,40 +92,47 @@ def checked(body_type: type[_Body], fields: Any) -> _Body:
 def refuse_query(
     request: Request, known: Collection[str] = (), lists: Collection[str] = ()
 ) -> None:
-    """Invalid with the name of each query parameter that is not `known`, or comes twice and is not in `lists`."""
+    """Invalid with the name of each query parameter that is not `known`, or comes twice and is not
+    in `lists`.
+    """
     counts = Counter(name for name, _ in request.query_params.multi_items())
-    reject(
-        Flaw(pointer(name), "this query parameter is given twice")
-        if name in known
-        else unknown_at(pointer(name), "query parameter", name, known)
-        for name, count in counts.items()
-        if name not in known or (count > 1 and name not in lists)
-    )
+    reject(_query_flaws(counts, known, lists))
+
+
+def _query_flaws(
+    counts: Mapping[str, int], known: Collection[str], lists: Collection[str]
+) -> Iterator[Flaw]:
+    for name, count in counts.items():
+        if name not in known:
+            yield unknown_at(pointer(name), "query parameter", name, known)
+        elif count > 1 and name not in lists:
+            yield Flaw(pointer(name), "this query parameter is given twice")
 
 
 def read_query(request: Request, body_type: type[_Body], text_fields: Collection[str]) -> _Body:
-    """The query parameters, each parsed as JSON where it is JSON; the others, and `text_fields`, are text."""
+    """The query parameters as `body_type`: each is parsed where it is JSON, and text otherwise;
+    `text_fields` are text.
+    """
     refuse_query(request, body_type.model_fields)
-    texts = request.query_params.items()
-    return checked(
-        body_type,
-        {name: text if name in text_fields else parsed_text(name, text) for name, text in texts},
-    )
+    fields = {
+        name: text if name in text_fields else parsed_text(name, text)
+        for name, text in request.query_params.items()
+    }
+    return checked(body_type, fields)
 
 
 def parsed_text(name: str, text: str) -> Any:
-    """The value of a field that comes as text: parsed where it is JSON, else the text; Invalid below `/name`, also
-    where a list or an object is begun that is not JSON.
+    """The value of a field that comes as text: parsed where it is JSON, else the text; Invalid
+    below `/name`, also where a list or an object is begun that is not JSON.
     """
-    written = text.encode()
+    content = text.encode()
     try:
-        value = orjson.loads(written)
+        value = orjson.loads(content)
     except orjson.JSONDecodeError as error:
         if text.startswith(("[", "{")):
-            raise Invalid.at(
-                pointer(name), f"{name!r} is not JSON: {syntax_error(error)}"
-            ) from error
+            message = f"{name!r} is not JSON: {syntax_error(error)}"
+            raise Invalid.at(pointer(name), message) from error
         return text
     with below(pointer(name)):
-        check_document(value, written)
+        check_document(value, content)
     return value

@@ -20,7 +20,8 @@ from app.api.codecs.answers import json_of
 from app.api.codecs.json import INLINE_BYTES, document_of
 from app.api.codecs.media_types import JSON
 from app.api.dependencies import MATRIX_HEADER
-from app.api.gate import ALWAYS, PREDICT, UNLESS_OWN, Gate, Header, announced, request_id_of
+from app.api.exchange import ALWAYS, UNLESS_OWN, Header, announced, exchange_of
+from app.api.gate import PREDICT, Gate
 from app.api.memory import SMALL
 from app.api.routes.predict import answer_to, asked_of_json, ready, usual_answer
 from app.monitoring.metrics import RequestMetrics
@@ -33,7 +34,6 @@ _JSON = JSON.encode()
 _ACCEPTED = (None, _JSON, b"*/*")
 _OTHER_HEADS = frozenset({b"content-encoding", b"expect", b"transfer-encoding", b"upgrade"})
 _NUMBER_BYTES = 25  # of the longest float64 in JSON, and a comma
-_TRIED = "tried_at_the_entrance"
 _TYPE = (b"content-type", _JSON)
 Head = Mapping[bytes, bytes]
 _log = structlog.get_logger("payoff.request")
@@ -87,7 +87,7 @@ class Entrance:
     def answer(self, scope: Scope, head: Head, body: bytes) -> Hot | None:
         """The answer to a request with a `plain_head`; None where it goes through all layers."""
         began = perf_counter()
-        scope.setdefault("state", {})[_TRIED] = True
+        exchange_of(scope).was_at_entrance = True
         try:
             caller = self._gate.caller(scope, head)
             caller.need(PREDICT.scopes)
@@ -125,7 +125,7 @@ class Entrance:
             content = json_of(answer)
         if len(content) > SMALL:
             return None
-        request_id = request_id_of(scope)
+        request_id = exchange_of(scope).request_id
         headers = [
             (b"content-length", b"%d" % len(content)),
             _TYPE,
@@ -151,7 +151,7 @@ class Door:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         head = None
-        if scope["type"] == "http" and _TRIED not in scope.get("state", ()):
+        if scope["type"] == "http" and not exchange_of(scope).was_at_entrance:
             head = self._entrance.plain_head(scope)
         if head is None:
             await self._app(scope, receive, send)

@@ -15,7 +15,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from app.api.entrance import HELD_SECONDS, Entrance, Head
 from app.api.errors import problem
-from app.api.gate import ALWAYS
+from app.api.exchange import ALWAYS
 
 _BODY_HEADERS = frozenset({b"content-length", b"transfer-encoding"})
 _UPGRADE = (

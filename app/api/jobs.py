@@ -13,7 +13,7 @@ from fastapi.sse import ServerSentEvent
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
-from app.api.dependencies import CallerDep, StoresDep
+from app.api.dependencies import CallerDep, StoresDep, caller_of
 from app.api.errors import Problem, problems, stored_problem
 from app.api.limiters import limiters
 from app.jobs.job import Job
@@ -159,7 +159,7 @@ async def follow(
     last: JobState | None = None
     async with aclosing(_states(request, job)) as states:
         async for state in states:
-            if not request.app.state.service.keyring.holds(request.state.caller):
+            if not request.app.state.service.keyring.holds(caller_of(request)):
                 return
             now = document(state)
             if now != last:

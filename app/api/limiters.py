@@ -11,6 +11,7 @@ from fastapi import Request
 from starlette.requests import ClientDisconnect
 
 from app.api.codecs.json import INLINE_BYTES
+from app.api.exchange import exchange_of
 from app.api.gate import MAX_AT_ONCE
 from app.errors import Busy
 
@@ -27,11 +28,13 @@ Pace = Literal["now", "in a thread", "long"]
 
 def pace_of(size: int) -> Pace:
     """Where a body of so many bytes is read."""
-    return "now" if size <= INLINE_BYTES else "in a thread" if size <= _LONG_BYTES else "long"
+    if size <= INLINE_BYTES:
+        return "now"
+    return "in a thread" if size <= _LONG_BYTES else "long"
 
 
 async def run(request: Request, pace: Pace, work: Callable[[], _Result]) -> _Result:
-    """What `work` returns."""
+    """Do the work at its pace."""
     if pace == "now":
         return work()
     limiter = limiters(request).short if pace == "in a thread" else limiters(request).long
@@ -40,7 +43,7 @@ async def run(request: Request, pace: Pace, work: Callable[[], _Result]) -> _Res
 
 @dataclass
 class _Share:
-    """What one key has of a limiter: `threads`, and the `calls` that run or wait."""
+    """The share of one key in a limiter: its threads, and its `calls` that run or wait."""
 
     threads: CapacityLimiter
     calls: int = 0
@@ -49,24 +52,26 @@ class _Share:
 class Limiter:
     """Runs functions in at most `threads` threads at once, half of them for one key.
 
-    Of each key `waiting` more calls may wait: those of one key take no place from another's.
+    `waiting` more calls of each key may wait: those of one key take no place from another's.
     """
 
     def __init__(self, threads: int, waiting: int) -> None:
         self._count = threads
         self._threads = CapacityLimiter(threads)
-        self._most_calls = threads + waiting
+        self._max_calls = threads + waiting
         self._shares: dict[str | None, _Share] = {}  # of the keys with calls
 
     async def run(
         self, request: Request, function: Callable[[*_Args], _Result], *args: *_Args
     ) -> _Result:
-        """The function's result, which `request` waits for; Busy (503) where too many calls of its key wait.
+        """The function's result, which `request` waits for; Busy (503) where too many calls of its
+        key wait.
 
-        Nothing is begun for a client that has gone while it waited; what has begun is bounded by its own limits.
+        No function is called for a client that disconnected while it waited; one that runs is
+        bounded by its own limits.
         """
         share = self._share_of(request)
-        if share.calls >= self._most_calls:
+        if share.calls >= self._max_calls:
             raise Busy(
                 "too many requests of this kind are waiting; try again later",
                 seconds=_RETRY_SECONDS,
@@ -82,23 +87,27 @@ class Limiter:
             share.calls -= 1
 
     def _share_of(self, request: Request) -> _Share:
-        """That of the key of the request; callers without a key share all threads."""
+        """The share of the key of the request; callers without a key share all threads."""
         self._shares = {key: share for key, share in self._shares.items() if share.calls}
-        caller = request.scope["state"].get("caller")
+        caller = exchange_of(request.scope).caller
         key = caller.client if caller else None
         threads = self._count if key is None else max(self._count // 2, 1)
         return self._shares.setdefault(key, _Share(CapacityLimiter(threads)))
 
 
 class Once:
-    """Runs functions in at most `threads` threads at once, each once for all who ask meanwhile; they hold no thread."""
+    """Runs functions in at most `threads` threads at once, each once for all callers that wait for
+    it; these hold no thread.
+    """
 
     def __init__(self, threads: int) -> None:
         self._threads = CapacityLimiter(threads)
         self._running: dict[Hashable, asyncio.Task[Any]] = {}
 
     async def run(self, function: Callable[[*_Args], _Result], *args: *_Args) -> _Result:
-        """The function's result, for all who ask with the same arguments; a caller that leaves ends it for no other."""
+        """The function's result, for all callers with these arguments; one that leaves does not end
+        it for the rest.
+        """
         key = (function, *args)
         task = self._running.get(key)
         if task is None:
@@ -110,24 +119,23 @@ class Once:
 
 @dataclass(frozen=True)
 class Limiters:
-    """`health` for probes, `metrics` for `/metrics`, which may wait for the job table, `retrieve`
-    for `/retrieve`, `short` for work that takes up to a second: reading bodies, decisions, the next
-    features; `long` for work that takes seconds: simulations, reports on a hold-out, charts,
-    parsing long bodies; `upload` for reading data sets, `load` for models that are not in memory,
-    `looks` for jobs that are followed. The framework's forty threads wait for the database and the
-    stores.
+    """The threads of each kind of work: `health` for probes, `metrics` for `/metrics`, which may
+    wait for the job table, `retrieve` for `/retrieve`, `short` for work that takes up to a second:
+    reading bodies, decisions, the next features; `long` for work that takes seconds: simulations,
+    reports on a hold-out, charts, parsing long bodies; `upload` for reading data sets, `load` for
+    models that are not in memory, `looks` for jobs that are followed. The framework's forty threads
+    wait for the database and the stores.
     """
 
     health: Limiter = field(default_factory=lambda: Limiter(2, 200))
     metrics: Limiter = field(default_factory=lambda: Limiter(2, 20))
-    # of a million numbers: a core and 200 MB for 1 s
+    # A million numbers take a core and 200 MB for 1 s.
     retrieve: Limiter = field(default_factory=lambda: Limiter(4, 60))
-    # more threads take the interpreter's lock from the event loop, and compute no faster
+    # More threads take the interpreter's lock from the event loop, and compute no faster.
     short: Limiter = field(default_factory=lambda: Limiter(4, MAX_AT_ONCE))
     long: Limiter = field(default_factory=lambda: Limiter(2, 16))
-    upload: Limiter = field(
-        default_factory=lambda: Limiter(2, 30)
-    )  # each with a process that reads the file
+    # Each thread has a process that reads the file.
+    upload: Limiter = field(default_factory=lambda: Limiter(2, 30))
     load: Once = field(default_factory=lambda: Once(8))
     looks: Once = field(default_factory=lambda: Once(1))
 

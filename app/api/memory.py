@@ -1,7 +1,7 @@
-"""The memory for requests: what a request stands for is charged before it is built, and one place refuses.
+"""The memory for requests: objects are charged before they are built, and one place refuses.
 
-A body is charged by its bytes as it arrives, and before it is decoded or answered by the rows and columns that it
-declares, of which a few bytes can declare many:
+A body is charged by its bytes as it arrives, and before it is decoded or answered by the rows and
+columns that it declares, of which a few bytes can declare many:
 
     charge_of(request)(rows * columns, NUMBER)
 
@@ -18,16 +18,17 @@ import psutil
 from app.errors import Busy
 from payoff.errors import TooLarge
 
-# Bytes of memory for each that is charged
-BYTE = 1  # of what is kept as it is
-BODY = 2  # of a body, whose parts are joined
-TEXT = 3  # of text, which is copied
+# Bytes of memory of a unit that is charged
+BYTE = 1  # a byte that is kept as it is
+BODY = 2  # a byte of a body, whose parts are joined
+TEXT = 3  # a byte of text, which is copied
 NUMBER = 16  # a float64, and once more while it is converted
 VALUE = 120  # an object: a number takes 32, a list 80, a dictionary 230; rows are copied once
-SMALL = 64 * 1024  # what takes less is not charged: the number of requests at a time bounds it
+# A charge of at most so many bytes is not counted: the number of requests at a time bounds these.
+SMALL = 64 * 1024
 _RETRY_SECONDS = 2
 _MB = 2**20
-_MAX = 1024 * _MB
+_MAX_DEFAULT = 1024 * _MB
 _CGROUP_LIMITS = (
     Path("/sys/fs/cgroup/memory.max"),
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
@@ -35,12 +36,13 @@ _CGROUP_LIMITS = (
 
 
 class Charge(Protocol):
-    """Holds `count` times `each` bytes for one request, until it is answered; `each` is a row of the table above.
+    """Holds `count` times `size` bytes for one request, until it is answered; `size` is a row of
+    the table above.
 
     Raises TooLarge (413) where they can never fit, Busy (503) where they do not fit now.
     """
 
-    def __call__(self, count: int, each: int = VALUE) -> None: ...
+    def __call__(self, count: int, size: int = VALUE) -> None: ...
 
 
 class BodyLimits(NamedTuple):
@@ -59,11 +61,14 @@ class Memory:
         self._lock = Lock()
 
     def take(self, size: int, held: int = 0) -> None:
-        """Take `size` bytes for a request that has `held`; TooLarge where they can never fit, Busy where not now."""
+        """Take `size` bytes for a request that has `held`; TooLarge where they can never fit, Busy
+        where they do not fit now.
+        """
         if held + size > self.limit:
-            needed, most = -(-(held + size) // _MB), self.limit // _MB
+            needed = -(-(held + size) // _MB)
             raise TooLarge(
-                f"the request needs about {needed} MB of memory; the service has {most} MB for requests"
+                f"the request needs about {needed} MB of memory;"
+                f" the service has {self.limit // _MB} MB for requests"
             )
         with self._lock:
             if self.used + size > self.limit:
@@ -79,8 +84,10 @@ class Memory:
 
 
 def default_limit() -> int:
-    """A third of the memory of the container or machine, at most `_MAX`: the rest is for models and jobs."""
-    return min(min(_memory_sizes()) // 3, _MAX)
+    """A third of the memory of the container or machine, at most `_MAX_DEFAULT` bytes: the rest is
+    for models and jobs.
+    """
+    return min(min(_memory_sizes()) // 3, _MAX_DEFAULT)
 
 
 def _memory_sizes() -> Iterator[int]:

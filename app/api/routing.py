@@ -16,24 +16,27 @@ _AS_IN_JSON = "as in the JSON body; text or JSON"
 
 
 class StrictRoute(GatedRoute):
-    """A route that takes the query parameters and the JSON body that it documents, and nothing else."""
+    """A route that takes the query parameters and the JSON body that it documents, and nothing
+    else.
+    """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
-        flat, others = (
-            get_flat_params(self.dependant),
-            params.Path | params.Header,
-        )  # else of the query, or of its model
-        parameters = [each for each in flat if not isinstance(each.field_info, others)]
-        known = [each.alias for each in parameters]
-        lists = [
-            each.alias for each in parameters if get_origin(each.field_info.annotation) is list
+        # The rest are parameters of the query, or fields of a model of the query.
+        parameters = [
+            parameter
+            for parameter in get_flat_params(self.dependant)
+            if not isinstance(parameter.field_info, params.Path | params.Header)
         ]
-        body_type = (
-            cast(type[BaseModel], self.body_field.field_info.annotation)
-            if self.body_field
-            else None
-        )
+        known = [parameter.alias for parameter in parameters]
+        lists = [
+            parameter.alias
+            for parameter in parameters
+            if get_origin(parameter.field_info.annotation) is list
+        ]
+        body_type: type[BaseModel] | None = None
+        if self.body_field:
+            body_type = cast(type[BaseModel], self.body_field.field_info.annotation)
 
         async def strict(request: Request) -> Response:
             if request.scope["query_string"]:
@@ -48,8 +51,9 @@ class StrictRoute(GatedRoute):
 class _ReadRequest(Request):
     """A request whose body was read, parsed and checked before FastAPI asks for it."""
 
-    def __init__(self, read: Request, document: BaseModel) -> None:
-        super().__init__(read.scope, read.receive)  # which tells whether the client is still there
+    def __init__(self, request: Request, document: BaseModel) -> None:
+        # `receive` still reports whether the client has disconnected.
+        super().__init__(request.scope, request.receive)
         self._document = document
 
     async def body(self) -> Any:
@@ -60,10 +64,11 @@ class _ReadRequest(Request):
 
 
 class DirectRoute(GatedRoute):
-    """A documented route whose function is given the request itself: no dependency injection on the way.
+    """A documented route whose function takes the request itself, without dependency injection.
 
-    `body_type` and `examples` document its JSON body, `others` the media types of the other bodies and answers, and
-    `query_type` the query parameters beside these bodies, which stand for the fields of JSON.
+    `body_type` and `examples` document its JSON body, `media_types` those of its binary bodies and
+    answers, and `query_type` the query parameters beside these bodies, which stand for the fields
+    of JSON.
     """
 
     def __init__(
@@ -73,16 +78,17 @@ class DirectRoute(GatedRoute):
         *,
         body_type: type[BaseModel] | None = None,
         examples: Mapping[str, Any] | None = None,
-        others: Collection[str] = (),
+        media_types: Collection[str] = (),
         query_type: type[BaseModel] | None = None,
         **options: Any,
     ) -> None:
         self.body_type = body_type
         if body_type is not None:
-            binary = {kind: {"schema": {"type": "string", "format": "binary"}} for kind in others}
-            schema = {"$ref": f"#/components/schemas/{body_type.__name__}"}
-            shown = {name: {"value": example} for name, example in (examples or {}).items()}
-            content = {JSON: {"schema": schema, "examples": shown}, **binary}
+            schema = {"type": "string", "format": "binary"}
+            binary = {media_type: {"schema": schema} for media_type in media_types}
+            reference = {"$ref": f"#/components/schemas/{body_type.__name__}"}
+            values = {name: {"value": example} for name, example in (examples or {}).items()}
+            content = {JSON: {"schema": reference, "examples": values}, **binary}
             options["openapi_extra"] = {"requestBody": {"required": True, "content": content}}
             if query_type is not None:
                 options["openapi_extra"]["parameters"] = list(_parameters(query_type, body_type))
@@ -100,13 +106,17 @@ class DirectRoute(GatedRoute):
 def _parameters(
     query_type: type[BaseModel], body_type: type[BaseModel]
 ) -> Iterator[dict[str, Any]]:
-    """The query parameters that `read_query` takes, as OpenAPI describes them: most are fields of the JSON body."""
-    for name, each in query_type.model_fields.items():
-        words = _AS_IN_JSON if name in body_type.model_fields else each.description or name
+    """The query parameters that `read_query` takes, as OpenAPI describes them: mostly fields of the
+    JSON body.
+    """
+    for name, field in query_type.model_fields.items():
+        description = field.description or name
+        if name in body_type.model_fields:
+            description = _AS_IN_JSON
         yield {
             "name": name,
             "in": "query",
             "required": False,
-            "description": words,
+            "description": description,
             "schema": {"type": "string"},
         }

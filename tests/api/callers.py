@@ -7,7 +7,7 @@ import httpx
 from fastapi import FastAPI
 
 from app.access.caller import ANYBODY
-from app.api.gate import Exchange
+from app.api.exchange import exchange_of
 from app.api.memory import Memory
 
 
@@ -18,11 +18,10 @@ class Admitting:
         self._caller = caller
 
     def admit(self, access, scope):
-        state = scope.setdefault("state", {})
-        state["caller"] = self._caller
-        if "exchange" not in state:
-            Exchange(Memory(2**30), scope, None, None)
-        state["exchange"].most, state["exchange"].streams = 2**30, access.uploads
+        exchange = exchange_of(scope)
+        exchange.caller = self._caller
+        exchange.memory = exchange.memory or Memory(2**30)
+        exchange.max_bytes, exchange.streams = 2**30, access.uploads
 
 
 def called_by(app, caller=ANYBODY):

@@ -12,6 +12,7 @@ from fastapi import Request
 from fastapi.routing import iter_route_contexts
 from starlette.requests import ClientDisconnect
 
+from app.api.exchange import exchange_of
 from app.api.gate import GatedRoute
 from app.api.limiters import Limiter, Limiters, limiters
 from app.errors import Busy
@@ -103,8 +104,8 @@ async def gone() -> dict[str, str]:
 async def worked(limiter: Limiter, receive, work, name: str, key: str = "") -> None:
     """Work of a request of a key."""
     app = SimpleNamespace(state=SimpleNamespace(limiters=replace(Limiters(), long=limiter)))
-    state = {"caller": SimpleNamespace(client=key)} if key else {}
-    request = Request({"type": "http", "state": state, "app": app}, receive)
+    request = Request({"type": "http", "headers": [], "app": app}, receive)
+    exchange_of(request.scope).caller = SimpleNamespace(client=key) if key else None
     await limiters(request).long.run(request, work, name)
 
 

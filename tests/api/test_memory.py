@@ -10,7 +10,8 @@ from pydantic import BaseModel
 
 from app.access.caller import ANYBODY
 from app.api import errors
-from app.api.gate import UPLOAD, Gate, charge_of, needs
+from app.api.exchange import charge_of
+from app.api.gate import UPLOAD, Gate, needs
 from app.api.memory import BYTE, BodyLimits, Memory
 from app.api.routing import DirectRoute, StrictRoute
 from app.monitoring.metrics import RequestMetrics

@@ -12,7 +12,7 @@ from sqlalchemy import select
 from app.access.caller import Caller, Scope
 from app.answering import outcomes as usecase
 from app.api.codecs.media_types import ARROW, CSV, PARQUET
-from app.api.gate import Exchange
+from app.api.exchange import Exchange
 from app.api.limiters import Limiter
 from app.api.memory import VALUE
 from app.outcomes.decision import DAY, Terms, id_digest, new_ids

@@ -16,7 +16,7 @@ from app.api import routes
 from app.api.codecs.columns import codes_of
 from app.api.codecs.media_types import ARROW, CSV, JSON, NPY, PARQUET
 from app.api.codecs.tables import Sheet, TableFields
-from app.api.gate import Exchange
+from app.api.exchange import Exchange
 from app.api.memory import VALUE
 from app.tables.features import Feature, Schema
 from app.tables.text import MISSING

@@ -12,7 +12,7 @@ from app.api.codecs.answers import Carried
 from app.api.codecs.media_types import ARROW, CSV, PARQUET
 from app.api.codecs.uploads import run_while_connected
 from app.api.dependencies import stores_of
-from app.api.gate import charge_of
+from app.api.exchange import charge_of
 from app.api.memory import Charge
 from app.requests.fields import Names, Text
 from app.tables.features import Schema

@@ -15,7 +15,8 @@ from app.api.codecs.answers import carried_of_ids
 from app.api.codecs.media_types import JSON
 from app.api.dependencies import caller_of, loaded, stores_of, with_matrix
 from app.api.errors import problems
-from app.api.gate import PREDICT, charge_of, needs
+from app.api.exchange import charge_of
+from app.api.gate import PREDICT, needs
 from app.api.limiters import Pace, run
 from app.api.routing import DirectRoute
 from app.outcomes.decision import Batch

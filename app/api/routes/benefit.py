@@ -11,7 +11,8 @@ from app.api.charts import SVG_CONTENT, benefit_chart, svg, wants_svg
 from app.api.codecs.media_types import JSON
 from app.api.dependencies import caller_of, loaded_by_path, stores_of, with_matrix
 from app.api.errors import problems
-from app.api.gate import PREDICT_OR_TRAIN, charge_of, needs
+from app.api.exchange import charge_of
+from app.api.gate import PREDICT_OR_TRAIN, needs
 from app.api.limiters import limiters
 from app.api.routing import StrictRoute
 from app.registry.loaded import Loaded
@@ -91,7 +92,7 @@ def _answer(request: Request, model: Loaded, body: BenefitRequest) -> Response:
 
 def _answer_given(request: Request, body: GivenBenefitRequest) -> Response:
     P = as_probabilities(body.probabilities, body.classes)
-    return _report(request, usecase.evidence_given(body, P), body)
+    return _report(request, usecase.evidence_of_request(body, P), body)
 
 
 def _report(

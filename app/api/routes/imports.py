@@ -10,7 +10,8 @@ from app.api.bodies import checked, parsed_text
 from app.api.codecs.media_types import FORM
 from app.api.codecs.uploads import received
 from app.api.dependencies import only_own_models
-from app.api.gate import INSTALL, charge_of, needs
+from app.api.exchange import charge_of
+from app.api.gate import INSTALL, needs
 from app.api.jobs import Order, ordering, starting
 from app.api.limiters import limiters
 from app.api.memory import BYTE

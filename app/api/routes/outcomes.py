@@ -15,7 +15,8 @@ from app.api.codecs.tables import DIALECT_FIELDS, DialectFields, unpacked
 from app.api.codecs.uploads import run_while_connected
 from app.api.dependencies import CallerDep, StoresDep, caller_of, stores_of
 from app.api.errors import problems
-from app.api.gate import ADMIN, PREDICT, TRAIN, charge_of, needs
+from app.api.exchange import charge_of
+from app.api.gate import ADMIN, PREDICT, TRAIN, needs
 from app.api.limiters import Pace, pace_of, run
 from app.api.routes.datasets import DatasetDocument
 from app.api.routing import DirectRoute, StrictRoute
@@ -121,7 +122,7 @@ route = DirectRoute(
     send_outcomes,
     body_type=usecase.OutcomesRequest,
     examples={"four visits": _EXAMPLE},
-    others=TABULAR,
+    media_types=TABULAR,
     query_type=OutcomesTable,
     tags=["outcomes"],
     summary="What became of recorded decisions",

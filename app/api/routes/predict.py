@@ -37,7 +37,8 @@ from app.api.codecs.npy import array_of_npy, rows_of_npy
 from app.api.codecs.tables import DIALECT_FIELDS, Sheet, TableFields, unpacked
 from app.api.dependencies import caller_of, loaded, stores_of, with_matrix
 from app.api.errors import problems
-from app.api.gate import PREDICT, charge_of, needs
+from app.api.exchange import charge_of
+from app.api.gate import PREDICT, needs
 from app.api.limiters import Pace, pace_of, run
 from app.api.routing import DirectRoute
 from app.outcomes.decision import Batch
@@ -363,7 +364,7 @@ route = DirectRoute(
         "a benefit that depends on the case": _BY_CASE,
         "recorded, for outcomes that come later": _RECORDED,
     },
-    others=_READERS,
+    media_types=_READERS,
     query_type=PredictTable,
     tags=["predict"],
     summary="Which action pays most, or which number is to be expected, for each instance?",

@@ -20,7 +20,8 @@ from app.api.codecs.npy import rows_of_npy
 from app.api.codecs.sets import WRITERS, common, sets_of_list, sets_of_npy
 from app.api.dependencies import loaded
 from app.api.errors import problems
-from app.api.gate import PREDICT, charge_of, needs
+from app.api.exchange import charge_of
+from app.api.gate import PREDICT, needs
 from app.api.limiters import limiters
 from app.api.memory import NUMBER
 from app.api.routes.predict import encoded
@@ -133,7 +134,7 @@ route = DirectRoute(
         "labels of two articles, with curves": _RAGGED,
         "sets of classes that hold the true one": _CLASSES,
     },
-    others=(NPY,),
+    media_types=(NPY,),
     query_type=RetrieveFields,
     tags=["retrieve"],
     summary="Which set of items has the smallest expected loss?",
