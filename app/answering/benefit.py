@@ -80,8 +80,8 @@ class Lead(BaseModel):
     )
     significant: bool = Field(
         description="whether the interval of the difference excludes 0, there are at least"
-        f" {MIN_ROWS_TO_COMPARE} differing rows, and at least {MIN_ROWS_TO_COMPARE} rows of each class in which the two can"
-        " differ: among fewer, a rare large loss may be missing"
+        f" {MIN_ROWS_TO_COMPARE} differing rows, and at least {MIN_ROWS_TO_COMPARE} rows of each"
+        " class in which the two can differ: among fewer, a rare large loss may be missing"
     )
 
 
