@@ -1,5 +1,5 @@
-"""Orders to calibrate the scores of another system: checked here, and accepted as jobs that train a
-calibration.
+"""Requests to calibrate the scores of another system: checked here, and accepted as jobs that train
+a calibration.
 """
 
 from collections.abc import Sequence
@@ -35,28 +35,31 @@ _LARGEST = 1e100  # of a score's magnitude: squares, and sums of them, stay fini
 
 Classes = Sequence[int | str]
 
+
+def _has_lists(scores: Any) -> bool:
+    """Whether the scores begin with a list, so that there is a list for each row."""
+    return isinstance(scores, list) and len(scores) > 0 and isinstance(scores[0], list)
+
+
 _Score = Annotated[float, Field(strict=True, ge=-_LARGEST, le=_LARGEST)]
 _Row = Annotated[list[_Score], Field(fail_fast=True)]
 _Scores = Annotated[
     Annotated[_Row, Tag("one")] | Annotated[list[_Row], Field(fail_fast=True), Tag("each")],
-    Discriminator(
-        lambda sent: (
-            "each" if isinstance(sent, list) and isinstance(sent[:1] and sent[0], list) else "one"
-        )
-    ),
+    Discriminator(lambda scores: "each" if _has_lists(scores) else "one"),
     WithJsonSchema(
         TypeAdapter(list[_Score | list[_Score]]).json_schema()  # one list: see `Matrix`
     ),
 ]
 
-# as of a boolean column of labels
-_BITS = BeforeValidator(
-    lambda sent: (
-        [int(one) if isinstance(one, bool) else one for one in sent]
-        if isinstance(sent, list)
-        else sent
-    )
-)
+
+def _with_integers(labels: Any) -> Any:
+    """A list of labels whose booleans are 0 and 1, as in a boolean column of labels."""
+    if not isinstance(labels, list):
+        return labels
+    return [int(label) if isinstance(label, bool) else label for label in labels]
+
+
+_BITS = BeforeValidator(_with_integers)
 
 
 class CalibrateRequest(WireModel):
@@ -65,8 +68,9 @@ class CalibrateRequest(WireModel):
     model: Name = Field(description="what to publish", examples=["assistant"])
     scores: _Scores | None = Field(
         default=None,
-        description="log-odds, ratings or other numbers: of two classes one for each row, the greater the more probable"
-        " the second class; or a row with a number for each of `classes`",
+        description="log-odds, ratings or other numbers: of two classes one for each row,"
+        " the greater the more probable the second class;"
+        " or a row with a number for each of `classes`",
     )
     probabilities: Annotated[list[Any], WithJsonSchema(PROBABILITIES)] | None = Field(
         default=None,
@@ -86,35 +90,36 @@ class CalibrateRequest(WireModel):
     )
 
 
-def submit(stores: Stores, asked: CalibrateRequest, *, key: str | None, caller: Caller) -> Job:
-    """Accept an order, as `train.submit` does; the rows and labels are kept as a data set.
+def submit(stores: Stores, request: CalibrateRequest, *, key: str | None, caller: Caller) -> Job:
+    """Accept a request, as `train.submit` does; the rows and labels are kept as a data set.
 
     Raises Invalid below /scores, /probabilities, /classes and /labels.
     """
-    caller.need_model(asked.model)
-    if (asked.scores is None) == (asked.probabilities is None):
-        place = "/scores" if asked.scores is None else "/probabilities"
+    caller.need_model(request.model)
+    if (request.scores is None) == (request.probabilities is None):
+        place = "/scores" if request.scores is None else "/probabilities"
         raise Invalid.at(place, "send either 'scores' or 'probabilities'")
-    classes, labels = asked.classes, asked.labels
+    classes = request.classes
+    labels = request.labels
     check_class_names(classes)
-    given = "scores" if asked.probabilities is None else "probabilities"
-    X = (
-        as_probabilities(asked.probabilities or [], classes)
-        if asked.scores is None
-        else _as_scores(asked.scores, len(classes))
-    )
+    if request.scores is None:
+        name = "probabilities"
+        X = as_probabilities(request.probabilities or [], classes)
+    else:
+        name = "scores"
+        X = _as_scores(request.scores, len(classes))
     if not len(X):
-        raise Invalid.at(pointer(given), "at least one row is required")
-    _check_varied(X, class_codes(labels, classes, len(X), given), classes, given)
+        raise Invalid.at(pointer(name), "at least one row is required")
+    _check_varied(X, class_codes(labels, classes, len(X), name), classes, name)
     draft = drafted(stores, X, labels, classes, caller.owner)
-    parameters = {"calibration": asked.method, "input": given, "classes": list(classes)}
+    parameters = {"calibration": request.method, "input": name, "classes": list(classes)}
     spec = TrainSpec(
-        model=asked.model,
+        model=request.model,
         learner=LearnerSpec(kind=ScoreCalibrator.name, parameters=parameters),
         dataset=draft.content,
-        holdout=asked.holdout,
+        holdout=request.holdout,
     )
-    stores.datasets.keep(draft)  # last of all: what is refused leaves nothing behind
+    stores.datasets.keep(draft)  # after all checks: a refused request leaves nothing behind
     return jobs.submit(
         stores, caller, KIND, spec, model=spec.model, dataset=draft.dataset.id, key=key
     )
@@ -146,7 +151,7 @@ def _as_scores(scores: list[float] | list[list[float]], n_classes: int) -> np.nd
     (n, K).
     """
     single = not (scores and isinstance(scores[0], list))
-    rows: list[Any] = [[one] for one in scores] if single else scores
+    rows: list[Any] = [[score] for score in scores] if single else scores
     width = 1 if single and n_classes == 2 else n_classes
     reject(
         Flaw(
@@ -159,20 +164,21 @@ def _as_scores(scores: list[float] | list[list[float]], n_classes: int) -> np.nd
     return np.array(rows, dtype=np.float64).reshape(len(rows), width)
 
 
-def _check_varied(X: np.ndarray, codes: np.ndarray, classes: Classes, given: str) -> None:
-    """Scores that are all the same, or that clearly rank the second class below the first, cannot
-    be calibrated.
-    """
+def _check_varied(X: np.ndarray, codes: np.ndarray, classes: Classes, name: str) -> None:
+    """Invalid for scores that are all equal, or that clearly rank the second class lower."""
     if (X[0] == X).all():
         raise Invalid.at(
-            pointer(given),
-            f"the {given} of all rows are the same; they cannot tell the classes apart",
+            pointer(name),
+            f"the {name} of all rows are the same; they cannot tell the classes apart",
         )
     if X.shape[1] > 1 or len(np.unique(codes)) < 2:
         return
     area, error = rank_area(X[:, 0], codes == 1)
     if area < 0.5 - _CLEAR * error:
-        pairs = f"a row of {classes[1]!r} has the greater score in only {area:.1%} of its pairs with {classes[0]!r}"
+        pairs = (
+            f"a row of {classes[1]!r} has the greater score in only {area:.1%} of its pairs"
+            f" with {classes[0]!r}"
+        )
         raise Invalid.at(
             "/scores", f"a greater score must mean the second class, but {pairs}; reverse 'classes'"
         )

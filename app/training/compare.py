@@ -1,6 +1,4 @@
-"""Comparing learners and rules: orders, which are checked and accepted as jobs, and the work
-itself.
-"""
+"""Comparing learners and rules: requests are checked and accepted as jobs; a job fits and ranks."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -58,13 +56,14 @@ _INCOMPARABLE = "the learners cannot be compared"
 
 
 class CompareRequest(MatrixFields):
-    """What to compare, on what, and what is at stake."""
+    """The learners to compare, the data set, and the benefits or unit costs."""
 
     dataset: Text = Field(examples=[EXAMPLE_ID])
     learners: Annotated[list[Learner], Field(min_length=1, max_length=20)]
     unit_costs: UnitCosts | None = Field(
         default=None,
-        description="of quantities, for learners of numbers; by default both are 1, for absolute errors",
+        description="of quantities, for learners of numbers;"
+        " by default both are 1, for absolute errors",
     )
     folds: int = Field(
         default=FOLDS,
@@ -88,59 +87,60 @@ class CompareSpec(StakesSpec):
     seed: int = SEED
 
 
-def submit(stores: Stores, asked: CompareRequest, *, key: str | None, caller: Caller) -> Job:
-    """Accept an order to compare, checked as far as possible beforehand; the same `key` answers
+def submit(stores: Stores, request: CompareRequest, *, key: str | None, caller: Caller) -> Job:
+    """Accept a request to compare, checked as far as possible beforehand; the same `key` answers
     with the first job.
 
-    Raises Invalid with the place of what cannot work, NotFound for an unknown data set.
+    Raises Invalid at the fields that cannot work, NotFound for an unknown data set.
     """
-    dataset = find_named(stores, asked.dataset, "/dataset", caller)
-    resolved = _resolved(asked.learners, dataset)
+    dataset = find_named(stores, request.dataset, "/dataset", caller)
+    resolved = _resolved(request.learners, dataset)
     numbers = resolved[0].regresses
-    if numbers and asked.stated:
+    if numbers and request.stated:
         raise Invalid.at(
-            asked.place,
+            request.place,
             "a matrix is for classes, and these learners predict numbers; send 'unit_costs'",
         )
-    if asked.unit_costs is not None and not numbers:
+    if request.unit_costs is not None and not numbers:
         raise Invalid.at(
             "/unit_costs",
             "this is for quantities, and these learners predict classes; send a matrix",
         )
-    units = asked.unit_costs or UnitCosts(over=1.0, under=1.0)
+    units = request.unit_costs or UnitCosts(over=1.0, under=1.0)
     stakes: dict[str, Any] = {"unit_costs": (units.over, units.under)}
-    B, classes = None, dataset.classes or ()
+    B = None
+    classes = dataset.classes or ()
     if not numbers:
         square = any(learner.needs_square for learner in resolved)
-        B, actions, _, cases = needed_matrix(asked, classes, square=square)
+        B, actions, _, cases = needed_matrix(request, classes, square=square)
         stakes = {"benefits": B.tolist(), "actions": actions}
         if cases is not None:
             check_columns(cases, dataset)
             stakes["case_benefits"] = cases.cells()
     learners = _buildable(resolved, B, classes)
     spec = CompareSpec(
-        dataset=dataset.id, learners=learners, folds=asked.folds, seed=asked.seed, **stakes
+        dataset=dataset.id, learners=learners, folds=request.folds, seed=request.seed, **stakes
     )
     return jobs.submit(stores, caller, KIND, spec, dataset=dataset.id, key=key)
 
 
-def _resolved(sent: Sequence[Mapping[str, Any]], dataset: Dataset) -> list[LearnerRequest]:
+def _resolved(documents: Sequence[Mapping[str, Any]], dataset: Dataset) -> list[LearnerRequest]:
     learners: list[LearnerRequest] = []
 
     def flaws() -> Iterator[Flaw]:
-        """What is wrong, until there is enough of it: finding names that are like others takes a
-        while.
+        """The flaws of the learners, one by one, as finding similar names takes time and `reject`
+        stops early.
         """
-        for i, one in enumerate(sent):
+        for i, document in enumerate(documents):
             try:
-                learner = with_task(catalogue.resolve(one), dataset)
+                learner = with_task(catalogue.resolve(document), dataset)
                 check_labels(learner, dataset)
             except Invalid as error:
                 yield from error.under(pointer("learners", i)).flaws
                 continue
             if learner.estimator.labels == "several":
-                what = f"{learner.kind} predicts several labels; rules decide about one"
-                yield Flaw(pointer("learners", i, "kind"), what)
+                several = f"{learner.kind} predicts several labels; rules decide about one"
+                yield Flaw(pointer("learners", i, "kind"), several)
             if learners and learner.regresses != learners[0].regresses:
                 yield Flaw(
                     pointer("learners", i),
@@ -160,14 +160,14 @@ def _buildable(
     """
     learners: list[LearnerSpec] = []
     flaws: list[Flaw] = []
-    for i, one in enumerate(resolved):
+    for i, request in enumerate(resolved):
         try:
             with placed(pointer("learners", i)):
-                named = built(one, B, classes)
+                complete = built(request, B, classes)
         except Invalid as error:
             flaws.extend(error.flaws)
             continue
-        learner = LearnerSpec(kind=named.kind, parameters=named.parameters)
+        learner = LearnerSpec(kind=complete.kind, parameters=complete.parameters)
         if learner in learners:
             flaws.append(
                 Flaw(
@@ -181,14 +181,14 @@ def _buildable(
 
 
 def _name(kind: str, parameters: Mapping[str, Any]) -> str:
-    """What a learner is called in the table: its kind, and the parameters that are not the kind's
-    defaults.
+    """The name of a learner in the table: its kind, and the parameters that differ from the
+    defaults, except the task, which all learners share.
     """
     defaults = catalogue.resolve({"kind": kind}).parameters
-    # which all have in common
-    others = {name: value for name, value in parameters.items() if name != "task"}
     changed = [
-        f"{name}={_worded(value)}" for name, value in others.items() if value != defaults[name]
+        f"{name}={_worded(value)}"
+        for name, value in parameters.items()
+        if name != "task" and value != defaults[name]
     ]
     return f"{kind}({', '.join(changed)})" if changed else kind
 
@@ -206,29 +206,31 @@ def run(stores: Stores, job: Job) -> None:
         spec = spec.model_copy(update={"dataset": job.dataset or spec.dataset})
         table = stores.datasets.table(spec.dataset)
         table = table if spec.unit_costs is None else table.as_numbers()
-        own = own_matrices(spec.case_benefits, len(table.y), table.numbers)
-        if own is not None:
-            spec = spec.model_copy(update={"benefits": own.mean(axis=0).tolist()})
+        case_matrices = own_matrices(spec.case_benefits, len(table.y), table.numbers)
+        if case_matrices is not None:
+            spec = spec.model_copy(update={"benefits": case_matrices.mean(axis=0).tolist()})
     groups = table.y if table.classes else np.zeros(len(table.y), dtype=np.intp)
-    # a data set has two rows of each class at least
+    # A data set has at least two rows of each class.
     fold = stratified_folds(groups, spec.folds, spec.seed)
     with progress.part(0.02, 0.95):
-        trials = trials_of(table, fold, spec, own)
+        trials = trials_of(table, fold, spec, case_matrices)
     failures = [(trial.name, trial.failure) for trial in trials if trial.failure is not None]
     if len(failures) == len(trials):
         flaws = [flaw for _, failure in failures for flaw in failure.flaws]
         raise Invalid("; ".join(f"{name}: {failure.detail}" for name, failure in failures), flaws)
     with progress.part(0.95, 1.0, "comparing"):
-        result = _result(table, fold, trials, spec, own)
+        result = _result(table, fold, trials, spec, case_matrices)
     with stores.database.writing() as connection:
         stores.queue.succeed(connection, job, result)
 
 
 @dataclass
 class _Trial:
-    """A learner's probabilities (n, K) for rows that it was not fitted on, or quantities and
-    numbers (n, 2), how long each fit took, and whether it converged, where that is a question; or
-    why there are none.
+    """A learner's `scores` for rows that it was not fitted on: probabilities (n, K), or quantities
+    and numbers (n, 2).
+
+    With the seconds of each fit, and whether it converged, where the kind reports that; or the
+    `failure` in place of scores.
     """
 
     name: str
@@ -239,21 +241,20 @@ class _Trial:
 
 
 def trials_of(
-    table: Table, fold: np.ndarray, spec: CompareSpec, own: np.ndarray | None = None
+    table: Table, fold: np.ndarray, spec: CompareSpec, case_matrices: np.ndarray | None = None
 ) -> list[_Trial]:
-    """What became of each learner: one that cannot be fitted here does not spoil the others. `own`
-    as in `built_for`.
+    """The trial of each learner: one that cannot be fitted does not spoil the others.
+    `case_matrices` are as in `built_for`.
 
     Every fit is a piece of work of its own; joblib's parallel_config decides where it runs.
     """
     width = len(table.classes or _OF_NUMBERS)
     trials = [
-        _Trial(_name(one.kind, one.parameters), np.zeros((len(fold), width)))
-        for one in spec.learners
+        _Trial(_name(learner.kind, learner.parameters), np.zeros((len(fold), width)))
+        for learner in spec.learners
     ]
-    every = list(
-        product(range(len(trials)), (part for part in range(spec.folds) if (fold == part).any()))
-    )
+    parts = [part for part in range(spec.folds) if (fold == part).any()]
+    fits = list(product(range(len(trials)), parts))
     building = {
         "categorical_features": list(table.schema.categorical),
         "benefits": spec.benefit_matrix,
@@ -262,73 +263,80 @@ def trials_of(
     }
 
     def pieces() -> Iterator[Any]:
-        for place, (number, part) in enumerate(every):
-            if trials[number].failure is None:
-                where = (
-                    place / len(every),
-                    (place + 1) / len(every),
-                    f"{trials[number].name}, fold {part + 1}",
+        for position, (number, part) in enumerate(fits):
+            trial = trials[number]
+            if trial.failure is None:
+                fit = _Fit(
+                    number=number,
+                    part=part,
+                    begin=position / len(fits),
+                    end=(position + 1) / len(fits),
+                    stage=f"{trial.name}, fold {part + 1}",
+                    features=table.schema.names,
                 )
-                at = pointer("learners", number), table.schema.names
-                yield delayed(_tried)(
-                    spec, number, part, building, table.X, table.y, own, fold, where, at
-                )
+                # Arrays are arguments of their own: a cluster sends each of them only once.
+                yield delayed(_outcome)(fit, spec, building, table.X, table.y, case_matrices, fold)
 
-    for done, (number, part, tried) in enumerate(
-        Parallel(prefer="threads", return_as="generator")(pieces()), 1
-    ):
-        trial = trials[number]
-        progress.report(done / len(every), f"{trial.name}, fold {part + 1}")
-        if isinstance(tried, Invalid):
-            trial.failure = trial.failure or tried
+    outcomes = Parallel(prefer="threads", return_as="generator")(pieces())
+    for done, (fit, outcome) in enumerate(outcomes, 1):
+        trial = trials[fit.number]
+        progress.report(done / len(fits), fit.stage)
+        if isinstance(outcome, Invalid):
+            trial.failure = trial.failure or outcome
             continue
-        trial.scores[fold == part], seconds, converged = tried
+        trial.scores[fold == fit.part], seconds, converged = outcome
         trial.seconds.append(seconds)
         trial.converged += converged
     return trials
 
 
-def _tried(
+@dataclass(frozen=True)
+class _Fit:
+    """The fit of the learner `number` without the fold `part`, and its share of the progress."""
+
+    number: int
+    part: int
+    begin: float
+    end: float
+    stage: str
+    features: Sequence[str]
+
+
+def _outcome(
+    fit: _Fit,
     spec: CompareSpec,
-    number: int,
-    part: int,
     building: Mapping[str, Any],
     X: np.ndarray,
     y: np.ndarray,
-    own: np.ndarray | None,
+    case_matrices: np.ndarray | None,
     fold: np.ndarray,
-    where: tuple[float, float, str],
-    place: tuple[str, Sequence[str]],
-) -> tuple[int, int, tuple[np.ndarray, float, list[bool]] | Invalid]:
-    """Of which learner and fold, and the probabilities of its rows, or quantities and numbers, by a
-    fit on the others, its seconds, and whether it converged, where that is a question; or the
-    reason why there are none.
+) -> tuple[_Fit, tuple[np.ndarray, float, list[bool]] | Invalid]:
+    """The scores of the fold's rows as in `_Trial`, by a fit on the other rows, its seconds, and
+    whether it converged, where the kind reports that; or why the fit failed.
     """
-    learner, held = spec.learners[number], fold == part
+    learner = spec.learners[fit.number]
+    request = catalogue.stored(learner.kind, learner.parameters)
+    is_held = fold == fit.part
+    place = pointer("learners", fit.number)
     try:
-        with progress.part(*where), placed(*place):
-            estimator = built_for(
-                ~held, own, catalogue.stored(learner.kind, learner.parameters), **building
-            )
+        with progress.part(fit.begin, fit.end, fit.stage), placed(place, fit.features):
+            estimator = built_for(~is_held, case_matrices, request, **building)
             began = perf_counter()
-            estimator.fit(X[~held], y[~held])
+            estimator.fit(X[~is_held], y[~is_held])
             seconds = perf_counter() - began
             if spec.unit_costs is None:
-                scores = checked_posterior(estimator, X[held])
+                scores = checked_posterior(estimator, X[is_held])
             else:
-                scores = _quantities(estimator, X[held], *spec.unit_costs)
+                scores = _quantities(estimator, X[is_held], *spec.unit_costs)
     except Invalid as error:
-        return number, part, error
-    return (
-        number,
-        part,
-        (scores, seconds, [bool(estimator.converged_)] if hasattr(estimator, "converged_") else []),
-    )
+        return fit, error
+    converged = [bool(estimator.converged_)] if hasattr(estimator, "converged_") else []
+    return fit, (scores, seconds, converged)
 
 
 def _quantities(estimator: Any, X: np.ndarray, over: float, under: float) -> np.ndarray:
-    """The quantities that cost least for rows X (n, m), NaN where no distribution is known, and the
-    numbers.
+    """For rows X (n, m): the quantities of least cost, NaN without a distribution, and the numbers,
+    as (n, 2).
     """
     distribution = estimator.distribution(X)
     if distribution is None:
@@ -343,10 +351,12 @@ _Contenders = list[tuple[str | None, Ruled]]
 def _by_unit_costs(
     y: np.ndarray, fold: np.ndarray, trials: Sequence[_Trial], over: float, under: float
 ) -> tuple[_Contenders, Ranking]:
-    """Of numbers y (n,): every learner with its quantities and its numbers, and one quantity for
-    all, of each fold that of the others; and their ranking by costs, as benefits below 0. A lead is
-    significant where `MIN_ROWS_TO_COMPARE` numbers lie on either side of the quantities: of fewer, the errors
-    that cost most are too rare.
+    """Contenders for numbers y (n,), and their ranking by costs, which are benefits below 0.
+
+    They are every learner with its quantities and with its numbers, and one quantity for all rows:
+    for each fold that of the other folds. A lead is significant where at least
+    `MIN_ROWS_TO_COMPARE` numbers lie on either side of the quantities: with fewer, the errors that
+    cost most are too rare.
     """
     contenders: _Contenders = [
         (trial.name, Ruled(rule, column, None))
@@ -354,23 +364,24 @@ def _by_unit_costs(
         for rule, column in zip(_OF_NUMBERS, trial.scores.T, strict=True)
         if not np.isnan(column).any()
     ]
-    level, alike = under / (over + under), np.empty(len(y))
+    level = under / (over + under)
+    quantity_of_others = np.empty(len(y))
     for part in np.unique(fold):
-        alike[fold == part] = np.quantile(y[fold != part], level, method="inverted_cdf")
+        quantity_of_others[fold == part] = np.quantile(
+            y[fold != part], level, method="inverted_cdf"
+        )
     action = float(np.quantile(y, level, method="inverted_cdf"))
-    contenders.append(
-        (None, Ruled("same_for_all", alike, None, {"action": action}, cross_validated=True))
-    )
-    beyond = np.column_stack([ruled.choice for _, ruled in contenders]) - y[:, None]
-    benefits = np.where(beyond > 0, -over * beyond, under * beyond)
+    same = Ruled("same_for_all", quantity_of_others, None, {"action": action}, cross_validated=True)
+    contenders.append((None, same))
+    errors = np.column_stack([ruled.choice for _, ruled in contenders]) - y[:, None]
+    benefits = np.where(errors > 0, -over * errors, under * errors)
     ranking = rank(benefits, np.ones(len(y)), np.zeros(len(y), dtype=np.intp))
     if ranking.runner_up is not None:
-        leading = beyond[:, [ranking.best, ranking.runner_up]]
-        enough = (
-            min((leading > 0).any(axis=1).sum(), (leading < 0).any(axis=1).sum())
-            >= MIN_ROWS_TO_COMPARE
-        )
-        ranking = replace(ranking, significant=ranking.significant and bool(enough))
+        leading = errors[:, [ranking.best, ranking.runner_up]]
+        above = (leading > 0).any(axis=1).sum()
+        below = (leading < 0).any(axis=1).sum()
+        enough = bool(min(above, below) >= MIN_ROWS_TO_COMPARE)
+        ranking = replace(ranking, significant=ranking.significant and enough)
     return contenders, ranking
 
 
@@ -379,13 +390,15 @@ def _result(
     fold: np.ndarray,
     trials: Sequence[_Trial],
     spec: CompareSpec,
-    own: np.ndarray | None,
+    case_matrices: np.ndarray | None,
 ) -> dict[str, Any]:
-    B, y = spec.benefit_matrix if own is None else own, table.y
+    B = spec.benefit_matrix if case_matrices is None else case_matrices
+    y = table.y
     fitted = [trial for trial in trials if trial.failure is None]
     if B is None or table.classes is None:
         contenders, ranking = _by_unit_costs(y, fold, fitted, *(spec.unit_costs or (1.0, 1.0)))
-        bound, warnings = 0.0, list[str]()
+        bound = 0.0
+        warnings: list[str] = []
     else:
         priors = np.bincount(y, minlength=len(table.classes)) / len(y)
         contenders = [
@@ -394,11 +407,11 @@ def _result(
             for ruled in apply_rules(HeldOutRows(trial.scores, trial.scores, y, fold), B)
         ]
         contenders.append((None, same_for_all(len(y), class_means(y, B), priors)))
-        judged = LabelledRows(y, B, priors)
-        bound = judged.bound
+        labelled_rows = LabelledRows(y, B, priors)
+        bound = labelled_rows.bound
         choices = np.column_stack([ruled.choice for _, ruled in contenders])
-        ranking = contest(choices, judged, fixed=[len(contenders) - 1])
-        warnings = doubts(judged, table.classes, bound, actions=spec.actions)
+        ranking = contest(choices, labelled_rows, fixed=[len(contenders) - 1])
+        warnings = doubts(labelled_rows, table.classes, bound, actions=spec.actions)
     rows = standings_of((ruled for _, ruled in contenders), ranking, bound)
 
     def name(j: int) -> dict[str, str | None]:
@@ -416,23 +429,28 @@ def _result(
         "best": {**name(ranking.best), **lead_of(ranking, name)},
         "same_for_all": {**contenders[-1][1].figures, "benefit": ranking.standings[-1].mean},
         "learners": [
-            {
-                "name": trial.name,
-                **learner.model_dump(),
-                "fit_seconds": round(float(np.mean(trial.seconds)), 4)
-                if trial.failure is None
-                else None,
-                "converged": (trial.failure is None and trial.converged) or None,
-                "error": None if trial.failure is None else trial.failure.detail,
-            }
+            {"name": trial.name, **learner.model_dump(), **_line_of(trial)}
             for trial, learner in zip(trials, spec.learners, strict=True)
         ],
-        "warnings": [*separating_features(table), *warnings, *_about(trials, ranking)],
+        "warnings": [*separating_features(table), *warnings, *_warnings_of(trials, ranking)],
     }
 
 
-def _about(trials: Sequence[_Trial], ranking: Ranking) -> list[str]:
-    """What became of the learners, and who is best; the last contender is one action for all."""
+def _line_of(trial: _Trial) -> dict[str, Any]:
+    """The fields of a learner in the result that its fits decide."""
+    if trial.failure is not None:
+        return {"fit_seconds": None, "converged": None, "error": trial.failure.detail}
+    return {
+        "fit_seconds": round(float(np.mean(trial.seconds)), 4),
+        "converged": trial.converged or None,
+        "error": None,
+    }
+
+
+def _warnings_of(trials: Sequence[_Trial], ranking: Ranking) -> list[str]:
+    """Warnings about learners that failed or did not converge, or are not better than one action
+    for all, which is the last contender.
+    """
     warnings = [
         f"{trial.name} is left out: {trial.failure.detail}"
         for trial in trials

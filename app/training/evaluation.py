@@ -21,7 +21,9 @@ from payoff.decisions.folds import UNJUDGED, shuffled_groups, stratified_folds
 from payoff.decisions.metrics import holdout_metrics, multilabel_metrics, regression_metrics
 from payoff.learners.catalogue import ACQUIRES
 
-FEW_ROWS = 500  # of which a quarter gives an accuracy with a standard error of up to 0.045
+# With fewer rows folds evaluate the model: a quarter of 500 rows gives an accuracy with a standard
+# error of up to 0.045.
+FEWEST_TO_HOLD_OUT = 500
 _MAX_FOLDS = 10
 
 
@@ -43,13 +45,13 @@ def split_rows(y: np.ndarray, part: float, seed: int) -> Split:
     """
     rng = np.random.default_rng(seed)
     if y.ndim == 2:
-        held = _held_of_labels(y, part, rng)
+        is_held = _held_of_labels(y, part, rng)
     else:
-        held = np.zeros(len(y), dtype=bool)
+        is_held = np.zeros(len(y), dtype=bool)
         groups = np.zeros(len(y), dtype=np.intp) if y.dtype.kind == "f" else y
         for rows, size in shuffled_groups(groups, part, rng):
-            held[rows[:size]] = True
-    return Split(np.flatnonzero(~held), np.flatnonzero(held))
+            is_held[rows[:size]] = True
+    return Split(np.flatnonzero(~is_held), np.flatnonzero(is_held))
 
 
 def folds_of(y: np.ndarray, split: Split, folds: int, seed: int) -> np.ndarray:
@@ -60,36 +62,37 @@ def folds_of(y: np.ndarray, split: Split, folds: int, seed: int) -> np.ndarray:
     (`UNJUDGED`).
     """
     fold = np.zeros(len(y), dtype=np.intp)
-    others = stratified_folds(y[split.train], folds - 1, seed)
-    fold[split.train] = np.where(others == UNJUDGED, UNJUDGED, others + 1)
+    folds_of_training = stratified_folds(y[split.train], folds - 1, seed)
+    fold[split.train] = np.where(folds_of_training == UNJUDGED, UNJUDGED, folds_of_training + 1)
     return fold
 
 
 def _held_of_labels(y: np.ndarray, part: float, rng: np.random.Generator) -> np.ndarray:
     """The rows (n,) of labels (n, L) to hold out, as a mask."""
-    n, held = len(y), np.zeros(len(y), dtype=bool)
+    n = len(y)
+    is_held = np.zeros(n, dtype=bool)
     counts = y.sum(axis=0, dtype=np.int64)
     by_rarity = np.argsort(counts, kind="stable")
     rarest = np.where(y.any(axis=1), y[:, by_rarity].argmax(axis=1), y.shape[1])
     shuffled = rng.permutation(n)
     ordered = shuffled[np.argsort(rarest[shuffled], kind="stable")]
     count = min(round(part * n), n - 1)
-    held[ordered[((np.arange(count) + 0.5) * n / max(count, 1)).astype(np.int64)]] = True
+    is_held[ordered[((np.arange(count) + 0.5) * n / max(count, 1)).astype(np.int64)]] = True
     for applies in (1, 0):
-        for label in np.flatnonzero((y[~held] != applies).all(axis=0)):
-            rows = np.flatnonzero(held & (y[:, label] == applies))
-            held[rows[:1]] = False  # the last that shows it
-    return held
+        for label in np.flatnonzero((y[~is_held] != applies).all(axis=0)):
+            rows = np.flatnonzero(is_held & (y[:, label] == applies))
+            is_held[rows[:1]] = False  # a training row that shows the label
+    return is_held
 
 
 def number_of_folds(spec: TrainSpec, table: Table, split: Split) -> int:
     """How many folds evaluate the model; 0 where its hold-out does.
 
-    Cross-validation is for one label of classes and fewer than `FEW_ROWS` rows, where the model is
-    fitted again on all rows: the folds then have about the size of the hold-out.
+    Cross-validation is for one label of classes and fewer than `FEWEST_TO_HOLD_OUT` rows, where the
+    model is fitted again on all rows: the folds then have about the size of the hold-out.
     """
     one_label = table.classes is not None and table.y.ndim == 1
-    if not (one_label and spec.refit and split.holdout.size and len(table.y) < FEW_ROWS):
+    if not (one_label and spec.refit and split.holdout.size and len(table.y) < FEWEST_TO_HOLD_OUT):
         return 0
     folds = min(round(1 / spec.holdout), _MAX_FOLDS)
     return folds if folds > 1 else 0
@@ -114,9 +117,10 @@ def cross_validated(
     table: Table,
     split: Split,
     folds: int,
-    fitted: Callable[[np.ndarray], Any],
+    fit: Callable[[np.ndarray], Any],
 ) -> Holdout:
-    """Each row's probabilities by a model that did not see it; `fitted` returns a model of rows.
+    """Each row's probabilities by a model that did not see it; `fit` returns a model fitted to
+    rows.
 
     The first fold is the `holdout`, whose model is fitted already. The only training row of a class
     is left out.
@@ -130,9 +134,9 @@ def cross_validated(
             (part - 1) / (folds - 1), part / (folds - 1), f"fold {part + 1} of {folds}"
         ):
             if rows.size:
-                scores[rows] = fitted(np.flatnonzero(fold != part)).posterior(table.X[rows])
-    judged = fold != UNJUDGED
-    return held_out_rows(scores[judged], table, np.flatnonzero(judged))
+                scores[rows] = fit(np.flatnonzero(fold != part)).posterior(table.X[rows])
+    predicted = fold != UNJUDGED
+    return held_out_rows(scores[predicted], table, np.flatnonzero(predicted))
 
 
 def held_out_rows(scores: np.ndarray, table: Table, rows: np.ndarray) -> Holdout:
@@ -161,15 +165,15 @@ def held_out(estimator: Any, table: Table, rows: np.ndarray) -> Holdout | None:
 def metrics_of(
     estimator: Any, holdout: Holdout, spec: TrainSpec, table: Table, rows: np.ndarray
 ) -> dict[str, Any]:
-    """Metrics of the predictions `holdout` by models that did not see them, and of asking on the
-    held-out `rows`.
+    """Metrics of the predictions `holdout` by models that did not see their rows, and of acquiring
+    features on the held-out `rows`.
     """
     return _metrics(holdout, table, spec) | _acquisition(estimator, spec, table, rows)
 
 
 def _acquisition(estimator: Any, spec: TrainSpec, table: Table, rows: np.ndarray) -> dict[str, Any]:
-    """What asking feature by feature costs and earns on the hold-out, of a learner that can be
-    asked so.
+    """The costs and benefits of acquiring feature by feature on the hold-out, of a learner that
+    supports it.
     """
     if not estimator.acquires:
         return {}
@@ -178,22 +182,32 @@ def _acquisition(estimator: Any, spec: TrainSpec, table: Table, rows: np.ndarray
     prices = spec.prices(names) or Prices.unit(len(names))
     ready = AcquisitionModel.of(estimator, names, table.classes or (), prices)
     stakes = None
-    if (benefits := spec.benefit_matrix) is not None and table.classes is not None:
-        stakes = Prepared(benefits, table.classes)
+    if spec.benefit_matrix is not None and table.classes is not None:
+        stakes = Prepared(spec.benefit_matrix, table.classes)
     return {"acquisition": simulate.report(ready, table.X[rows], table.y[rows], prices, stakes)}
 
 
 def _findings(estimator: Any, features: Sequence[str]) -> dict[str, Any]:
-    """What the fit found, as far as this kind of learner reports it, and whether it answers
+    """The findings of the fit that this kind of learner reports, and whether it supports
     `/acquire`.
     """
     names = ("calibration", "converged", "n_iter", "numeric_transform", "min_samples_leaf")
-    found = {
+    findings = {
         name: getattr(estimator, f"{name}_") for name in names if hasattr(estimator, f"{name}_")
     }
-    found |= {"acquire": ACQUIRES} if estimator.acquires else {}
-    found |= estimator.findings(features)
-    return found
+    findings |= {"acquire": ACQUIRES} if estimator.acquires else {}
+    findings |= estimator.findings(features)
+    return findings
+
+
+@dataclass(frozen=True)
+class FitReport:
+    """How good a fitted model is, how that was measured, and the seconds of all fits."""
+
+    metrics: dict[str, Any]
+    evaluation: EvaluationCard | None
+    warnings: list[str]
+    seconds: float
 
 
 def card_to_publish(
@@ -202,10 +216,7 @@ def card_to_publish(
     spec: TrainSpec,
     table: Table,
     rows: Split,
-    metrics: dict[str, Any],
-    evaluation: EvaluationCard | None,
-    warnings: list[str],
-    fit_seconds: float,
+    report: FitReport,
     *,
     refit: bool,
 ) -> Card:
@@ -226,14 +237,14 @@ def card_to_publish(
         labels=list(table.labels),
         classes=None if table.classes is None else list(table.classes),
         class_priors=_priors(table, fitted),
-        metrics=metrics,
+        metrics=report.metrics,
         data=DataCard(
             dataset=job.dataset or spec.dataset,
             digest=table.digest,
             rows=len(fitted),
             holdout_rows=len(rows.holdout),
             refit=refit,
-            evaluation=evaluation,
+            evaluation=report.evaluation,
         ),
         benefits=spec.benefits,
         case_benefits=spec.case_benefits,
@@ -241,8 +252,8 @@ def card_to_publish(
         feature_costs=spec.feature_costs,
         unit=spec.unit,
         seed=spec.seed,
-        fit_seconds=fit_seconds,
-        warnings=warnings,
+        fit_seconds=report.seconds,
+        warnings=report.warnings,
         fitted=_findings(estimator, table.schema.names),
     )
 
@@ -262,7 +273,7 @@ def feature_cards(table: Table, rows: np.ndarray) -> list[FeatureCard]:
 
 
 def _priors(table: Table, rows: np.ndarray) -> dict[str, float]:
-    """How often each class occurs among the rows, or each of several labels applies."""
+    """The share of each class among the rows, or of the rows to which each label applies."""
     if table.classes is None:
         return {}
     y = table.y[rows]
@@ -277,7 +288,10 @@ def _metrics(holdout: Holdout, table: Table, spec: TrainSpec) -> dict[str, Any]:
         return regression_metrics(holdout.scores[:, 0], holdout.y)
     if holdout.y.ndim == 2:
         return multilabel_metrics(holdout.scores, holdout.y, table.classes)
-    own = own_matrices(spec.case_benefits, len(holdout.y), holdout.columns())
+    case_matrices = own_matrices(spec.case_benefits, len(holdout.y), holdout.columns())
     return holdout_metrics(
-        holdout.scores, holdout.y, table.classes, spec.benefit_matrix if own is None else own
+        holdout.scores,
+        holdout.y,
+        table.classes,
+        spec.benefit_matrix if case_matrices is None else case_matrices,
     )

@@ -26,7 +26,13 @@ from app.stores import Stores
 from app.tables.dataset import Table
 from app.tables.text import some_of
 from app.training import jobs
-from app.training.evaluation import Split, card_to_publish, held_out_rows, metrics_of
+from app.training.evaluation import (
+    FitReport,
+    Split,
+    card_to_publish,
+    held_out_rows,
+    metrics_of,
+)
 from app.training.train import has_ended, listed_costs, publish
 from app.training.warnings import no_ranking, rare_classes, separating_features
 from payoff import progress
@@ -45,17 +51,18 @@ from payoff.learners.unseen import best_calibration
 
 KIND = "import"
 
-_FEW = 20  # rows outside of the most common class for `auto` to calibrate
+# rows outside of the most common class, from which `auto` calibrates
+_FEWEST_TO_CALIBRATE = 20
 _CLEAR = 4.0  # standard errors
 _ROUNDING = 1e-9
 _TRIED_ROWS = 100  # rows that a model answers first
 _COMPARED_ROWS = 1_000  # rows, or up to twice as many, on which the effect of rounding is measured
-_DECISIVE = 0.01  # of the rows: so many probabilities that rounding changes are warned of
-_SHOWN = 5  # columns that a warning names
-_MANY = 50  # rows on which hardly a model is never wrong
+_DECISIVE_SHARE = 0.01  # of rows whose probabilities rounding changes, from which a warning is due
+_MOST_NAMED = 5  # columns that a warning names
+_FEWEST_NEVER_ALL_RIGHT = 50  # rows, from which hardly any model is right on all of them
 _DUTY = (
-    "the metrics are of all rows of the data set; they are right only if the model was not trained on these rows,"
-    " which this service cannot check"
+    "the metrics are of all rows of the data set; they are right only if the model was not trained"
+    " on these rows, which this service cannot check"
 )
 
 _Published = tuple[Card, Imported, Holdout, list[str]]
@@ -69,7 +76,8 @@ class ImportRequest(MatrixFields):
     """The fields of the form besides the file; matrix, actions and prices are JSON."""
 
     format: Format = Field(
-        description="`onnx`: any library; `joblib`: a fitted classifier, called as it is, with PAYOFF_ALLOW_PICKLES"
+        description="`onnx`: any library; `joblib`: a fitted classifier, called as it is,"
+        " with PAYOFF_ALLOW_PICKLES"
     )
     dataset: Text = Field(
         description="labelled rows that the model is evaluated on, and was not trained on"
@@ -79,7 +87,8 @@ class ImportRequest(MatrixFields):
     )
     classes: Names | None = Field(
         default=None,
-        description="names of the columns of the model's probabilities, where it has none; repeat the part",
+        description="names of the columns of the model's probabilities, where it has none;"
+        " repeat the part",
     )
     feature_costs: FeatureCosts = None
 
@@ -102,49 +111,49 @@ class ImportSpec(TrainSpec):
 def submit(
     stores: Stores,
     model: str,
-    asked: ImportRequest,
+    request: ImportRequest,
     content: BinaryIO,
     *,
     key: str | None,
     caller: Caller,
 ) -> Job:
-    """Accept an order with a file, checked as far as possible beforehand; the same `key` answers
+    """Accept a request with a file, checked as far as possible beforehand; the same `key` answers
     with the first job.
 
-    Raises Invalid with the place of what cannot work, NotFound for an unknown data set, Forbidden
-    for joblib files, unless the service takes them.
+    Raises Invalid at the fields that cannot work, NotFound for an unknown data set, Forbidden for
+    joblib files, unless the service takes them.
     """
-    if asked.format == "joblib" and not stores.imports.pickles:
+    if request.format == "joblib" and not stores.imports.pickles:
         raise Forbidden(
             "a joblib file runs code when it is loaded: send onnx, or set PAYOFF_ALLOW_PICKLES=1"
         )
-    dataset = find_named(stores, asked.dataset, "/dataset", caller)
+    dataset = find_named(stores, request.dataset, "/dataset", caller)
     if dataset.multilabel or dataset.classes is None:
-        there = f"{len(dataset.labels)} labels" if dataset.multilabel else "numbers as labels"
+        labels = f"{len(dataset.labels)} labels" if dataset.multilabel else "numbers as labels"
         raise Invalid.at(
             "/dataset",
-            f"an imported model predicts one label of classes, and this data set has {there}",
+            f"an imported model predicts one label of classes, and this data set has {labels}",
         )
-    stakes = read_matrix(asked, dataset.classes, cases=False)
+    stakes = read_matrix(request, dataset.classes, cases=False)
     if stakes is None:
-        refuse_actions(asked)
+        refuse_actions(request)
     content.seek(0)
     file = content.read()
     if not file:
         raise Invalid.at("/file", "the file is empty")
     spec = ImportSpec(
         model=model,
-        format=asked.format,
+        format=request.format,
         file=sha256(file).hexdigest(),
         dataset=dataset.id,
-        calibration=asked.calibration,
-        classes=asked.classes,
+        calibration=request.calibration,
+        classes=request.classes,
         benefits=None if stakes is None else stakes.benefits.tolist(),
         actions=None if stakes is None else stakes.actions,
-        feature_costs=listed_costs(asked.feature_costs, dataset),
+        feature_costs=listed_costs(request.feature_costs, dataset),
     )
     key = key or secrets.token_hex(16)
-    # first: no job begins without its file
+    # The file is kept first: no job begins without its file.
     stores.imports.keep(id_of_key(key, caller.client), file)
     return jobs.submit(stores, caller, KIND, spec, model=spec.model, dataset=spec.dataset, key=key)
 
@@ -166,15 +175,13 @@ def _imported(stores: Stores, job: Job, spec: ImportSpec) -> _Published:
             return _evaluated(job, spec, model, table, P)
     except PayoffError:
         raise
-    except Exception as error:  # a file that is made up raises anything
-        what = f"{type(error).__name__}: {str(error)[:300]}"
-        raise Invalid.at("/file", f"the model cannot be used: {what}") from error
+    except Exception as error:  # a forged file can raise any error
+        cause = f"{type(error).__name__}: {str(error)[:300]}"
+        raise Invalid.at("/file", f"the model cannot be used: {cause}") from error
 
 
 def clean_up_files(stores: Stores) -> None:
-    """Remove the files that came more than an hour ago, of jobs that have ended or were never
-    submitted.
-    """
+    """Remove the files older than an hour, of jobs that have ended or were never submitted."""
     for job_id in stores.imports.jobs():
         with contextlib.suppress(NotFound):  # another worker was faster
             if stores.imports.is_old(job_id) and has_ended(stores, job_id):
@@ -201,16 +208,16 @@ def _loaded(stores: Stores, spec: ImportSpec, content: bytes, table: Table) -> I
             content, table.schema, classes, version_skew=stores.imports.version_skew
         )
         takes_missing |= True
-    some = table.X[:_TRIED_ROWS]
-    check_alone(scorer, some, checked_rows(scorer.answers(some), len(classes)))
+    sample = table.X[:_TRIED_ROWS]
+    check_alone(scorer, sample, checked_rows(scorer.answers(sample), len(classes)))
     return Imported(scorer=scorer, n_classes=len(classes), takes_missing=takes_missing)
 
 
 def _evaluated(
     job: Job, spec: ImportSpec, model: Imported, table: Table, P: np.ndarray
 ) -> _Published:
-    """Evaluate on all rows, by probabilities P (n, K), and calibrate where wanted: then each row
-    without itself.
+    """Evaluate on all rows, by probabilities P (n, K); where calibration is ordered, each row by a
+    calibration of the other rows.
     """
     rows = np.arange(len(table.y))
     check_order(P, table.y, table.classes or ())
@@ -220,7 +227,8 @@ def _evaluated(
         with progress.part(0.5, 0.6, "calibrating"):
             P = model.calibrate(method, P, table.y, spec.seed)
         evaluation = EvaluationCard(method="cross-validation", folds=FOLDS, rows=len(rows))
-    holdout, split = held_out_rows(P, table, rows), Split(rows, rows)
+    holdout = held_out_rows(P, table, rows)
+    split = Split(rows, rows)
     made = {"format": spec.format, "calibration": method}
     spec = spec.model_copy(update={"learner": LearnerSpec(kind=spec.learner.kind, parameters=made)})
     with progress.part(0.6, 1.0, "computing metrics"):
@@ -231,32 +239,33 @@ def _evaluated(
         *separating_features(table),
         *_rounded_numbers(model, table),
     ]
-    card = card_to_publish(
-        model, job, spec, table, split, metrics, evaluation, warnings, 0.0, refit=False
-    )
+    report = FitReport(metrics, evaluation, warnings, seconds=0.0)
+    card = card_to_publish(model, job, spec, table, split, report, refit=False)
     fitted = len(rows) if method != "none" else 0
-    data, said = card.data.model_copy(update={"rows": fitted}), [_DUTY]
+    data = card.data.model_copy(update={"rows": fitted})
+    warnings_of_job = [_DUTY]
     card = card.model_copy(update={"data": data, "fitted": card.fitted | {"evaluation": _DUTY}})
-    if len(rows) >= _MANY and (P.argmax(axis=1) == table.y).all():
-        said.append(
+    if len(rows) >= _FEWEST_NEVER_ALL_RIGHT and (P.argmax(axis=1) == table.y).all():
+        warnings_of_job.append(
             "the model is right on every row of the data set: it was probably trained on these rows"
         )
-    return card, model, holdout, said
+    return card, model, holdout, warnings_of_job
 
 
 def _rounded_numbers(model: Imported, table: Table) -> list[str]:
-    """A sentence where the model takes numbers in single precision, and what that rounds off
-    decides.
+    """A sentence where the model reads numbers in single precision, and the rounding changes its
+    probabilities.
     """
-    some = table.X[:: max(1, len(table.X) // _COMPARED_ROWS)]
-    columns, share = rounded_columns(model.scorer, some)
-    if share < _DECISIVE:
+    sample = table.X[:: max(1, len(table.X) // _COMPARED_ROWS)]
+    columns, share = rounded_columns(model.scorer, sample)
+    if share < _DECISIVE_SHARE:
         return []
-    named = some_of([repr(table.schema.names[j]) for j in columns], _SHOWN)
+    named = some_of([repr(table.schema.names[j]) for j in columns], _MOST_NAMED)
     message = (
-        f"the model computes in single precision, which has too few digits for {named}: the next number"
-        f" that it can tell from theirs changes the probabilities of {share:.0%} of the rows by more than"
-        f" {CHANGE}; export it with float64 inputs, or subtract an offset before training"
+        f"the model computes in single precision, which has too few digits for {named}: the next"
+        f" number that it can tell from theirs changes the probabilities of {share:.0%} of the rows"
+        f" by more than {CHANGE}; export it with float64 inputs, or subtract an offset before"
+        " training"
     )
     return [message]
 
@@ -276,14 +285,16 @@ def check_order(P: np.ndarray, y: np.ndarray, classes: Sequence[int | str]) -> N
     )
     if len(wrong):
         first = repr(classes[wrong[0]])
-        what = f"the model gives {first} lower probabilities where {first} is true than elsewhere"
-        raise Invalid.at("/classes", f"{what}: its classes have another order")
+        reversed_order = (
+            f"the model gives {first} lower probabilities where {first} is true than elsewhere"
+        )
+        raise Invalid.at("/classes", f"{reversed_order}: its classes have another order")
 
 
-def _method(wanted: str, P: np.ndarray, codes: np.ndarray) -> str:
+def _method(calibration: str, P: np.ndarray, codes: np.ndarray) -> str:
     """The calibration of probabilities P (n, K) of rows with codes (n,)."""
-    if wanted != "auto":
-        return wanted
+    if calibration != "auto":
+        return calibration
     counts = np.bincount(codes, minlength=P.shape[1])
-    few = counts.min() < 2 or counts.sum() - counts.max() < _FEW
+    few = counts.min() < 2 or counts.sum() - counts.max() < _FEWEST_TO_CALIBRATE
     return "none" if few else best_calibration(P, codes, np.ones(len(P)))

@@ -1,4 +1,4 @@
-"""Jobs: ordering them, looking at them, and ending them."""
+"""Jobs: submitting, reading and cancelling them."""
 
 from collections.abc import Sequence
 
@@ -21,8 +21,7 @@ def find_for(caller: Caller, stores: Stores, kinds: Sequence[str], job_id: str) 
 def look(stores: Stores, job_id: str) -> Job:
     """A job as it stands, or NotFound.
 
-    A client that learns that a job has ended asks for its model next: this process then knows the
-    new version at once.
+    A client that reads of a job's end requests its model next: so this process reads the index.
     """
     job = stores.queue.get(job_id, spec=False)
     if job.ended:
@@ -31,7 +30,7 @@ def look(stores: Stores, job_id: str) -> Job:
 
 
 def cancel(stores: Stores, caller: Caller, kinds: Sequence[str], job_id: str) -> Job:
-    """Ask for a job's end, once or again; Conflict where it has succeeded or failed already."""
+    """Request a job's end, once or again; Conflict where it has succeeded or failed already."""
     job = find_for(caller, stores, kinds, job_id)
     return stores.queue.cancel(job.id, also=stores.audit.entry(caller, "job.cancel", job.id))
 
@@ -46,20 +45,22 @@ def submit(
     dataset: str | None,
     key: str | None,
 ) -> Job:
-    """Accept an order from a caller; the audit log lists what comes of it under the caller's name.
+    """Accept a request of a caller as a job, and write it to the audit log.
 
-    TooMany where the caller's key then has more jobs at once than it may have.
+    TooMany where the caller's key has the maximum of jobs already.
     """
 
     def also(connection: Connection, job: Job) -> None:
-        stores.audit.entry(
-            caller, "job.submit", job.id, kind=kind, **({"model": model} if model else {})
-        )(connection)
+        details = {"model": model} if model else {}
+        stores.audit.entry(caller, "job.submit", job.id, kind=kind, **details)(connection)
 
+    requested = spec.requested()
+    if dataset is not None:
+        requested = requested | {"dataset": dataset}
     return stores.queue.submit(
         kind,
         spec.model_dump(),
-        requested=spec.requested() | ({} if dataset is None else {"dataset": dataset}),
+        requested=requested,
         model=model,
         dataset=dataset,
         key=key,

@@ -1,4 +1,4 @@
-"""Looking at published models, pointing aliases at them, and deleting them."""
+"""Published models: their list and cards, aliases that point at them, and their deletion."""
 
 from collections.abc import Sequence
 
@@ -25,22 +25,22 @@ def page(
 
 
 def card_of(stores: Stores, reference: str) -> Card:
-    """The card of what `name` (its latest version), `name:3` or `name@alias` means; NotFound where
-    there is none.
+    """The card of `name` (its latest version), `name:3` or `name@alias`; NotFound where there is
+    none.
     """
-    wanted = Reference.parse(reference)
-    version = wanted.version
+    reference_parts = Reference.parse(reference)
+    version = reference_parts.version
     if version is None:
-        model = stores.registry.index.model(wanted.name)
-        if wanted.alias is not None:
-            version = model.aliases.get(wanted.alias)
+        model = stores.registry.index.model(reference_parts.name)
+        if reference_parts.alias is not None:
+            version = model.aliases.get(reference_parts.alias)
             if version is None:
-                raise absent(f"{wanted.name}@{wanted.alias}")
+                raise absent(f"{reference_parts.name}@{reference_parts.alias}")
         elif model.versions:
             version = model.versions[0].version
         else:
-            raise NotFound(f"all versions of the model {wanted.name!r} were deleted")
-    return stores.registry.index.card(wanted.name, version)
+            raise NotFound(f"all versions of the model {reference_parts.name!r} were deleted")
+    return stores.registry.index.card(reference_parts.name, version)
 
 
 def set_alias(
@@ -52,12 +52,12 @@ def set_alias(
     *,
     by: Caller,
 ) -> list[str]:
-    """Point an alias, new or not, at a version that is published; NotFound at `/version` where it
-    is not.
+    """Point an alias, new or not, at a published version; NotFound at `/version` where it is not
+    published.
 
     `shadow` replaces the challengers that decide in the background; Invalid below `/shadow` where
-    one could not, Forbidden where the key is not for it. Without it, a challenger that the alias
-    means from now on is none any more; returns these.
+    a challenger could not decide, Forbidden where the key is not for it. Without it, a challenger
+    that the alias points at from now on is removed; returns the removed ones.
     """
     entry = stores.audit.entry(by, "alias.set", f"{name}@{alias}", version=version)
     try:
@@ -66,16 +66,16 @@ def set_alias(
         stores.registry.set_alias(name, alias, version, by.name, also=entry)
     except NotFound as error:
         raise NotFound.at("/version", error.detail) from error
-    before, own = stores.shadows.read(name).get(alias, []), f"{name}:{version}"
-    promoted = [own] if shadow is None and own in before else []
-    kept = [one for one in before if one not in promoted] if shadow is None else list(shadow)
-    if kept != before:
-        stores.shadows.set(
-            name,
-            alias,
-            kept,
-            stores.audit.entry(by, "alias.shadow", f"{name}@{alias}", shadow=kept),
-        )
+    before = stores.shadows.read(name).get(alias, [])
+    if shadow is None:
+        promoted = [challenger for challenger in before if challenger == f"{name}:{version}"]
+        challengers = [challenger for challenger in before if challenger not in promoted]
+    else:
+        promoted = []
+        challengers = list(shadow)
+    if challengers != before:
+        entry = stores.audit.entry(by, "alias.shadow", f"{name}@{alias}", shadow=challengers)
+        stores.shadows.set(name, alias, challengers, entry)
     return promoted
 
 

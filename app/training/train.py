@@ -1,6 +1,4 @@
-"""Training: orders, which are checked and accepted as jobs, and the work itself: fit, evaluate,
-publish.
-"""
+"""Training: requests are checked and accepted as jobs; a job fits, evaluates and publishes."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -29,6 +27,7 @@ from app.tables.features import Schema
 from app.tables.store import Draft
 from app.training import jobs
 from app.training.evaluation import (
+    FitReport,
     card_to_publish,
     cross_validated,
     held_out,
@@ -76,15 +75,15 @@ class StoredData(WireModel):
 
 
 class InlineData(WireModel):
-    """A small table sent along: kept as a data set like any other."""
+    """A small table in the request, kept as a data set."""
 
     features: Names = Field(examples=[["age", "pain"]])
     rows: Annotated[list[list[Cell]], Field(fail_fast=True)] = Field(
         examples=[[[63, "mild"], [41, "none"]]]
     )
     labels: Annotated[list[Label], Field(fail_fast=True)] = Field(
-        description="one for each row: a class (word or integer) or a number; a list of labels for each row when"
-        " multi-label"
+        description="one for each row: a class (word or integer) or a number;"
+        " a list of labels for each row when multi-label"
     )
     types: dict[Text, Literal["value"]] = Field(
         default={},
@@ -93,15 +92,15 @@ class InlineData(WireModel):
     )
 
 
-def _form(sent: Any) -> str:
-    """The one that errors are about."""
-    inline = isinstance(sent, dict) and not sent.keys().isdisjoint(InlineData.model_fields)
+def _tag_of_data(data: Any) -> str:
+    """The kind of data that errors are about."""
+    inline = isinstance(data, dict) and not data.keys().isdisjoint(InlineData.model_fields)
     return "InlineData" if inline else "StoredData"
 
 
 Data = Annotated[
     Annotated[StoredData, Tag("StoredData")] | Annotated[InlineData, Tag("InlineData")],
-    Discriminator(_form),
+    Discriminator(_tag_of_data),
 ]
 
 
@@ -123,7 +122,8 @@ class TrainRequest(MatrixFields):
     )
     refit: StrictBool = Field(
         default=True,
-        description="whether to fit again on all rows after the evaluation; false publishes the evaluated model",
+        description="whether to fit again on all rows after the evaluation;"
+        " false publishes the evaluated model",
     )
     seed: int = Field(default=SEED, ge=0, lt=2**32, strict=True)
     unit: Annotated[str, Field(max_length=16)] | None = Field(
@@ -131,51 +131,51 @@ class TrainRequest(MatrixFields):
     )
 
 
-def submit(stores: Stores, asked: TrainRequest, *, key: str | None, caller: Caller) -> Job:
-    """Accept an order to train, checked as far as possible beforehand; the same `key` answers with
+def submit(stores: Stores, request: TrainRequest, *, key: str | None, caller: Caller) -> Job:
+    """Accept a request to train, checked as far as possible beforehand; the same `key` answers with
     the first job.
 
-    Raises Invalid with the place of what cannot work, NotFound for an unknown data set, Forbidden
-    for a model that the key is not for.
+    Raises Invalid at the fields that cannot work, NotFound for an unknown data set, Forbidden for a
+    model that the key is not for.
     """
-    caller.need_model(asked.model)
+    caller.need_model(request.model)
     with below("/learner"):
-        learner = catalogue.resolve(asked.learner)
-    dataset, draft = _dataset(stores, asked.data, caller, numbers=learner.regresses)
+        learner = catalogue.resolve(request.learner)
+    dataset, draft = _dataset(stores, request.data, caller, numbers=learner.regresses)
     learner = with_task(learner, dataset)
-    if learner.kind == "auto" and learner.regresses and asked.feature_costs is not None:
+    if learner.kind == "auto" and learner.regresses and request.feature_costs is not None:
         # The cost tree is the only learner of numbers that asks for features.
         learner = catalogue.resolve({"kind": "cost_tree", "task": "regression"})
-    spec = _specification(asked, learner, dataset)
+    spec = _specification(request, learner, dataset)
     if draft is not None:
-        stores.datasets.keep(draft)  # last of all: what is refused leaves nothing behind
-        # the same when the order is repeated with its key
+        stores.datasets.keep(draft)  # after all checks: a refused request leaves nothing behind
+        # The content's id is the same when the request is repeated with its key.
         spec = spec.model_copy(update={"dataset": draft.content})
     return jobs.submit(stores, caller, KIND, spec, model=spec.model, dataset=dataset.id, key=key)
 
 
-def _specification(asked: TrainRequest, learner: LearnerRequest, dataset: Dataset) -> TrainSpec:
+def _specification(request: TrainRequest, learner: LearnerRequest, dataset: Dataset) -> TrainSpec:
     with below("/learner"):
         check_labels(learner, dataset)
     classes = () if learner.regresses else dataset.classes or ()
-    stakes = _stakes(asked, classes, learner)
+    stakes = _stakes(request, classes, learner)
     B, actions, _, cases = stakes or (None, None, (), None)
     if cases is not None:
         check_columns(cases, dataset)
     with placed():
-        named = built(learner, B, classes)
+        learner = built(learner, B, classes)
     return TrainSpec(
-        model=asked.model,
-        learner=LearnerSpec(kind=named.kind, parameters=named.parameters),
+        model=request.model,
+        learner=LearnerSpec(kind=learner.kind, parameters=learner.parameters),
         dataset=dataset.id,
         benefits=None if B is None else B.tolist(),
         case_benefits=None if cases is None else cases.cells(),
         actions=actions,
-        feature_costs=listed_costs(asked.feature_costs, dataset),
-        holdout=asked.holdout,
-        refit=asked.refit,
-        seed=asked.seed,
-        unit=asked.unit,
+        feature_costs=listed_costs(request.feature_costs, dataset),
+        holdout=request.holdout,
+        refit=request.refit,
+        seed=request.seed,
+        unit=request.unit,
     )
 
 
@@ -192,16 +192,16 @@ def check_labels(learner: LearnerRequest, dataset: Dataset) -> None:
     """Numbers are regressed on, words are classes, and integers can be either; several labels need
     their learners.
     """
-    labels, kinds = learner.estimator.labels, catalogue.KINDS.values()
+    labels = learner.estimator.labels
+    kinds = catalogue.KINDS.values()
     if dataset.multilabel != (labels == "several"):
-        able = " or ".join(other.name for other in kinds if other.labels != labels)
-        one, there = (
-            ("one label", str(len(dataset.labels)))
-            if dataset.multilabel
-            else ("several labels", "one")
-        )
+        suitable = " or ".join(kind.name for kind in kinds if kind.labels != labels)
+        predicted = "one label" if dataset.multilabel else "several labels"
+        present = str(len(dataset.labels)) if dataset.multilabel else "one"
         raise Invalid.at(
-            "/kind", f"{learner.kind} predicts {one}, and this data set has {there}: choose {able}"
+            "/kind",
+            f"{learner.kind} predicts {predicted}, and this data set has {present}:"
+            f" choose {suitable}",
         )
     if learner.regresses:
         if isinstance((dataset.classes or (0,))[0], str):
@@ -213,16 +213,16 @@ def check_labels(learner: LearnerRequest, dataset: Dataset) -> None:
             "/task", "the labels of this data set are numbers, not classes: take regression"
         )
     elif dataset.classes is None:
-        able = " or ".join(other.name for other in kinds if "regression" in other.tasks)
-        what = f"{learner.kind} predicts classes, and the labels of this data set are numbers"
-        raise Invalid.at("/kind", f"{what}: choose {able} with task regression")
+        suitable = " or ".join(kind.name for kind in kinds if "regression" in kind.tasks)
+        message = f"{learner.kind} predicts classes, and the labels of this data set are numbers"
+        raise Invalid.at("/kind", f"{message}: choose {suitable} with task regression")
 
 
 def _dataset(
     stores: Stores, data: StoredData | InlineData, caller: Caller, *, numbers: bool
 ) -> tuple[Dataset, Draft | None]:
-    """The data set that is meant, and what is to be kept of it where it came along: its labels as
-    `numbers`, or not.
+    """The data set of the request, and its draft where its rows are in the request: with its labels
+    as `numbers`, or as classes.
     """
     with below("/data"):
         if isinstance(data, StoredData):
@@ -239,25 +239,25 @@ def _dataset(
 
 
 def _stakes(
-    sent: TrainRequest, classes: Sequence[object], learner: LearnerRequest
+    request: TrainRequest, classes: Sequence[object], learner: LearnerRequest
 ) -> Stakes | None:
-    """The matrix as sent; what trains with it may need the classes for columns. Numbers have no
-    classes.
+    """The matrix of the request, if it has one; some learners need the classes as its columns.
+    Numbers have no classes.
     """
-    if not sent.stated:
-        refuse_actions(sent)
+    if not request.stated:
+        refuse_actions(request)
         return None
     if not classes:
         raise Invalid.at(
-            sent.place,
+            request.place,
             "a benefit matrix is for classes, and this learner predicts a number; leave it out",
         )
     if learner.estimator.labels == "several":
         raise Invalid.at(
-            sent.place,
+            request.place,
             "a benefit matrix is for one label; leave it out, and ask `POST /retrieve` later",
         )
-    return read_matrix(sent, classes, square=learner.needs_square)
+    return read_matrix(request, classes, square=learner.needs_square)
 
 
 def check_columns(cases: CaseBenefits, dataset: Dataset) -> None:
@@ -268,7 +268,7 @@ def check_columns(cases: CaseBenefits, dataset: Dataset) -> None:
     cases.values(
         schema, np.empty((0, len(schema.names))), dict.fromkeys(dataset.values, np.empty(0))
     )
-    gaps = {each.name: each.missing for each in dataset.columns if each.missing}
+    gaps = {report.name: report.missing for report in dataset.columns if report.missing}
     reject(
         Flaw(
             f"{place}/column",
@@ -279,17 +279,17 @@ def check_columns(cases: CaseBenefits, dataset: Dataset) -> None:
     )
 
 
-def listed_costs(sent: Any, dataset: Dataset) -> list[dict[str, Any]] | None:
+def listed_costs(prices: Any, dataset: Dataset) -> list[dict[str, Any]] | None:
     """Prices in the long form; Invalid below /feature_costs."""
-    if sent is None:
+    if prices is None:
         return None
     names = [feature.name for feature in dataset.features]
     with below("/feature_costs"):
-        return parse_prices(sent, names, ignored=dataset.ignored).listed(names)
+        return parse_prices(prices, names, ignored=dataset.ignored).listed(names)
 
 
 def run(stores: Stores, job: Job) -> None:
-    """Train, publish and finish `job`: the version and the job's success appear in one transaction."""
+    """Train, publish and finish `job`; the version appears in the transaction that ends the job."""
     publish(stores, job, *trained(stores, job))
 
 
@@ -299,26 +299,21 @@ def publish(
     card: Card,
     estimator: Any,
     holdout: Holdout | None,
-    said: Sequence[str],
+    warnings_of_job: Sequence[str],
 ) -> None:
-    """Publish a version and finish `job`, which warns of what the card does, and of what was `said`
-    besides.
+    """Publish a version and finish `job`, with the warnings of the card and those of the job alone.
 
-    The attempt gets a version number when it has something to publish, and the folder of that
-    number is its own: no other attempt writes it. So numbers have gaps only where an attempt dies
-    while it publishes.
+    The attempt gets a version number when it has something to publish, and it alone writes the
+    folder of that number. So numbers have gaps only where an attempt dies while it publishes.
     """
     with progress.part(0.95, 1.0, "publishing"):
         alive = partial(stores.queue.held, job=job)
         card = stores.registry.stage(card, estimator, holdout, also=alive)
-        # those about the matrix of training are not kept with the card, as decisions may take
-        # another one
-        odd = (
-            oddities(np.array(card.benefits), card.actions, card.classes)
-            if card.benefits and card.classes
-            else []
-        )
-        warnings = [*card.warnings, *odd, *said]
+        warnings = [*card.warnings, *warnings_of_job]
+        # Warnings about the matrix are not kept with the card, as decisions may take another one.
+        if card.benefits and card.classes:
+            odd = oddities(np.array(card.benefits), card.actions, card.classes)
+            warnings = [*card.warnings, *odd, *warnings_of_job]
         model = {"name": card.name, "version": card.version}
         result = {"model": model, "metrics": card.metrics, "warnings": warnings}
         with stores.database.writing() as connection:
@@ -328,18 +323,18 @@ def publish(
 
 
 def clean_up_leftovers(stores: Stores, seconds: float = DAY) -> None:
-    """Remove the folders of versions that were not published by jobs that ended so long ago, or
-    were deleted since.
+    """Remove the folders of versions whose jobs ended so many `seconds` ago without publishing
+    them, or that were deleted since.
 
     Unavailable where the store or the database does not answer.
     """
-    for one in stores.registry.index.unpublished():
-        if has_ended(stores, one.job, seconds):
-            stores.registry.discard(one)
+    for folder in stores.registry.index.unpublished():
+        if has_ended(stores, folder.job, seconds):
+            stores.registry.discard(folder)
 
 
 def has_ended(stores: Stores, job: str | None, seconds: float = 0.0) -> bool:
-    """Whether a job has ended, so long ago; one that is not known any more has."""
+    """Whether a job ended at least so many `seconds` ago, or was deleted."""
     try:
         view = None if job is None else stores.queue.get(job)
     except NotFound:
@@ -349,17 +344,16 @@ def has_ended(stores: Stores, job: str | None, seconds: float = 0.0) -> bool:
 
 @contextmanager
 def placed(learner: str = "/learner", features: Sequence[str] = ()) -> Iterator[None]:
-    """What an estimator complains of, seen from the order: Invalid at the benefits, or at the
-    learner's parameters.
-
-    Arithmetic that breaks down, too, as its parameters were too extreme.
+    """Errors of an estimator as errors of the request: Invalid at the benefits, or at the learner's
+    parameters, which may be so extreme that the arithmetic fails.
     """
     try:
         yield
     except (np.linalg.LinAlgError, OverflowError) as error:
         raise Invalid.at(learner, f"the fit broke down ({error}); {_EXTREME}") from error
     except Invalid as error:
-        loc, message = error.flaws[0].loc, error.flaws[0].msg
+        loc = error.flaws[0].loc
+        message = error.flaws[0].msg
         if loc.startswith("/benefits"):
             raise
         if loc.startswith("/columns/"):
@@ -371,10 +365,10 @@ def placed(learner: str = "/learner", features: Sequence[str] = ()) -> Iterator[
 def built(
     learner: LearnerRequest, benefits: np.ndarray | None, classes: Sequence[int | str]
 ) -> LearnerRequest:
-    """The request with the classes that it names as they are written, if its learner can be built.
+    """The learner with its classes as the data set writes them, if its estimator can be built.
 
-    What the estimator's making already shows to be wrong is said now, not by a job that fails:
-    Invalid where the learner is the argument, or at /benefits.
+    Errors of building the estimator are raised now, not by a job that fails: Invalid at the
+    learner's parameters, or at /benefits.
     """
     named = learner.naming(classes)
     named.build(benefits=benefits, classes=classes)
@@ -386,65 +380,67 @@ def checked_posterior(estimator: Any, X: np.ndarray) -> np.ndarray:
     return finite(estimator.posterior(X), "probabilities")
 
 
-def finite(answers: np.ndarray, what: str) -> np.ndarray:
+def finite(answers: np.ndarray, quantity: str) -> np.ndarray:
     """The answers of an estimator; Invalid where some are NaN or infinite."""
     if not np.isfinite(answers).all():
-        raise Invalid.at("", f"the fit gave no usable {what}; {_EXTREME}")
+        raise Invalid.at("", f"the fit gave no usable {quantity}; {_EXTREME}")
     return answers
 
 
 def trained(stores: Stores, job: Job) -> tuple[Card, Any, Holdout | None, list[str]]:
-    """Fit without the hold-out, evaluate on it, fit on all rows; the card has no version number yet
-    (1 stands for it).
+    """Fit without the hold-out, evaluate on it, fit on all rows: the card, the estimator, the
+    hold-out and the warnings of the job beside those of the card.
 
-    The metrics and the scores are those of the first fit, or of small tables those of the folds'
-    fits, whichever is published. The last item is what the job warns of, besides the card.
+    The card has no version number yet (1 stands for it). The metrics and the scores are those of
+    the first fit, or of small tables those of the folds' fits, whichever fit is published.
     """
     spec = TrainSpec.model_validate(job.spec)
     with progress.part(0.0, 0.05, "reading data"):
         table = _table(stores, job, spec)
         rows = split_rows(table.y, spec.holdout, spec.seed)
-        own = own_matrices(spec.case_benefits, len(table.y), table.numbers)
-        if own is not None:
-            spec = spec.model_copy(update={"benefits": own.mean(axis=0).tolist()})
-    refit, folds = spec.refit and rows.holdout.size > 0, number_of_folds(spec, table, rows)
-    evaluation = 0.6 if refit else 0.9  # the progress at which it begins
+        case_matrices = own_matrices(spec.case_benefits, len(table.y), table.numbers)
+        if case_matrices is not None:
+            spec = spec.model_copy(update={"benefits": case_matrices.mean(axis=0).tolist()})
+    refit = spec.refit and rows.holdout.size > 0
+    folds = number_of_folds(spec, table, rows)
+    evaluation = 0.6 if refit else 0.9  # the progress at which the evaluation begins
     clock = _Clock()
     with progress.part(0.05, 0.2 if folds else evaluation, "fitting"), clock.running():
-        estimator = _fitted(spec, table, own, rows.train)
+        estimator = _fitted(spec, table, case_matrices, rows.train)
     holdout = held_out(estimator, table, rows.holdout)
     if folds and holdout is not None:
         with progress.part(0.2, evaluation, "cross-validation"), clock.running():
-            order = of_a_fold(spec, folds)
-            fitted = partial(_fitted, order, table, own)
-            holdout = cross_validated(holdout, spec, table, rows, folds, fitted)
+            spec_of_fold = of_a_fold(spec, folds)
+            fit = partial(_fitted, spec_of_fold, table, case_matrices)
+            holdout = cross_validated(holdout, spec, table, rows, folds, fit)
     with progress.part(evaluation, evaluation + 0.05, "evaluating"):
         metrics = (
             {} if holdout is None else metrics_of(estimator, holdout, spec, table, rows.holdout)
         )
-    said = notes(estimator, spec)
+    warnings_of_job = notes(estimator, spec)
     if refit:
-        every = progress.part(0.65, 0.95, "fitting on all rows")
-        with every, clock.running(), placed(features=table.schema.names):
+        stage = progress.part(0.65, 0.95, "fitting on all rows")
+        with stage, clock.running(), placed(features=table.schema.names):
             estimator.refit(table.X, table.y)
             _check_answers(estimator, table, table.X)
     warnings = [
         *rare_classes(table, rows),
         *(getattr(estimator, "doubts_", ()) or no_ranking(estimator, holdout)),
-        *(separating_features(table) if job.kind == KIND else ()),  # scores are to tell classes
+        # The scores of a calibration are expected to separate the classes.
+        *(separating_features(table) if job.kind == KIND else ()),
         *repeated_rows(table),
     ]
-    seconds = round(clock.seconds, 3)
     if holdout is None:
-        evaluated = None
+        evaluation_card = None
     elif folds > 1:
-        evaluated = EvaluationCard(method="cross-validation", folds=folds, rows=len(holdout.y))
+        evaluation_card = EvaluationCard(
+            method="cross-validation", folds=folds, rows=len(holdout.y)
+        )
     else:
-        evaluated = EvaluationCard(method="hold-out", rows=len(holdout.y))
-    card = card_to_publish(
-        estimator, job, spec, table, rows, metrics, evaluated, warnings, seconds, refit=refit
-    )
-    return card, estimator, holdout, said
+        evaluation_card = EvaluationCard(method="hold-out", rows=len(holdout.y))
+    report = FitReport(metrics, evaluation_card, warnings, round(clock.seconds, 3))
+    card = card_to_publish(estimator, job, spec, table, rows, report, refit=refit)
+    return card, estimator, holdout, warnings_of_job
 
 
 class _Clock:
@@ -461,7 +457,7 @@ class _Clock:
 
 def _table(stores: Stores, job: Job, spec: TrainSpec) -> Table:
     table = stores.datasets.table(job.dataset or spec.dataset)
-    # of a calibration, whose probabilities keep the order of the request
+    # The probabilities of a calibration keep the order of the request.
     if "classes" in spec.learner.parameters:
         return table.with_classes(spec.learner.parameters["classes"])
     learner = catalogue.stored(spec.learner.kind, spec.learner.parameters)
@@ -470,28 +466,29 @@ def _table(stores: Stores, job: Job, spec: TrainSpec) -> Table:
 
 def built_for(
     rows: np.ndarray,
-    own: np.ndarray | None,
+    case_matrices: np.ndarray | None,
     learner: LearnerRequest,
     *,
     benefits: np.ndarray | None,
     **building: Any,
 ) -> Any:
-    """The estimator for these rows: with their `own` matrices (n, K, A) where it can use them, else
-    with `benefits`.
+    """The estimator for these rows: with their `case_matrices` (n, K, A) where it can use them,
+    else with `benefits`.
     """
-    by_case = own is not None and learner.estimator.by_case
-    return learner.build(
-        benefits=own[rows] if own is not None and by_case else benefits, **building
-    )
+    if case_matrices is not None and learner.estimator.by_case:
+        benefits = case_matrices[rows]
+    return learner.build(benefits=benefits, **building)
 
 
-def _fitted(spec: TrainSpec, table: Table, own: np.ndarray | None, rows: np.ndarray) -> Any:
-    """A fitted estimator; where it can, it has learned when asking for more features does not pay
-    any more.
+def _fitted(
+    spec: TrainSpec, table: Table, case_matrices: np.ndarray | None, rows: np.ndarray
+) -> Any:
+    """A fitted estimator; if its kind can, it has learned when more features are not worth their
+    prices.
     """
     estimator = built_for(
         rows,
-        own,
+        case_matrices,
         catalogue.stored(spec.learner.kind, spec.learner.parameters),
         categorical_features=list(table.schema.categorical),
         benefits=spec.benefit_matrix,
@@ -499,25 +496,26 @@ def _fitted(spec: TrainSpec, table: Table, own: np.ndarray | None, rows: np.ndar
         classes=None if table.y.ndim > 1 else table.classes,
         random_state=spec.seed,
     )
-    X, y = table.X[rows], table.y[rows]
+    X = table.X[rows]
+    y = table.y[rows]
     stops = hasattr(estimator, "learn_stops") and not estimator.regresses
     with placed(features=table.schema.names):
         with progress.part(0.0, 0.6 if stops else 1.0):
             estimator.fit(X, y)
-        if own is not None and estimator.by_case:
-            estimator.benefits = spec.benefit_matrix  # no row stays with the model
+        if case_matrices is not None and estimator.by_case:
+            estimator.benefits = spec.benefit_matrix  # the model does not keep matrices of rows
         if stops:
             with progress.part(0.6, 1.0):
-                estimator.learn_stops(
-                    X, y, spec.prices(table.schema.names) or Prices.unit(X.shape[1])
-                )
+                prices = spec.prices(table.schema.names) or Prices.unit(X.shape[1])
+                estimator.learn_stops(X, y, prices)
         _check_answers(estimator, table, X)
     return estimator
 
 
 def _check_answers(estimator: Any, table: Table, X: np.ndarray) -> None:
     """Invalid where the model gives no usable answers: such a model is not published."""
-    some = X[:1000]
-    checked_posterior(estimator, some) if table.classes else finite(
-        estimator.values(some), "numbers"
-    )
+    sample = X[:1000]
+    if table.classes:
+        checked_posterior(estimator, sample)
+    else:
+        finite(estimator.values(sample), "numbers")

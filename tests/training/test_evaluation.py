@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from app.registry.loaded import Holdout
 from app.requests.specifications import LearnerSpec, TrainSpec
 from app.training.evaluation import (
-    FEW_ROWS,
+    FEWEST_TO_HOLD_OUT,
     cross_validated,
     number_of_folds,
     of_a_fold,
@@ -66,7 +66,7 @@ def test_the_folds_have_about_the_size_of_the_hold_out(changes, expected):
 @pytest.mark.parametrize(
     ("rows", "changes", "expected"),
     [(160, {}, {"method": "cross-validation", "folds": 4, "rows": 160}),
-     (FEW_ROWS, {}, {"method": "hold-out", "folds": None, "rows": 124}),
+     (FEWEST_TO_HOLD_OUT, {}, {"method": "hold-out", "folds": None, "rows": 124}),
      (160, {"refit": False}, {"method": "hold-out", "folds": None, "rows": 40}), (160, {"holdout": 0}, None)],
 )  # fmt: skip
 def test_the_card_states_the_rows_of_its_figures(service, rows, changes, expected):
