@@ -12,7 +12,7 @@ from payoff.decisions.benefit import decide, row_benefits
 from payoff.decisions.folds import UNJUDGED, stratified_folds
 from payoff.errors import Invalid
 from payoff.learners import loading
-from payoff.learners.base import Dealt, Learner
+from payoff.learners.base import FoldedRows, Learner
 from payoff.learners.budget_forest import BudgetForest
 from payoff.learners.cost_naive_bayes import CostNaiveBayes
 from payoff.learners.forest_chain import ForestChain
@@ -156,7 +156,7 @@ class Automatic(Learner):
         rows = self._compared_rows(X, codes)
         strata = np.zeros(len(X), dtype=np.intp) if self.regresses else codes[rows]
         fold = stratified_folds(strata, _FOLDS, 0)
-        dealt = Dealt(X[rows], codes[rows], weights[rows], fold)
+        dealt = FoldedRows(X[rows], codes[rows], weights[rows], fold)
         benefits = None
         if self.benefits is not None:
             benefits = np.asarray(self.benefits, dtype=np.float64)
@@ -186,7 +186,7 @@ class Automatic(Learner):
     def _compare(
         self,
         able: Mapping[str, tuple[Learner, float]],
-        dealt: Dealt,
+        dealt: FoldedRows,
         benefits: np.ndarray | None,
     ) -> str:
         """The name of the best candidate; `tried_` has all of them."""
@@ -221,7 +221,7 @@ class Automatic(Learner):
         return best_of(values, preferences, dealt.weights[judged])
 
     def _judged(
-        self, P: np.ndarray, paid: np.ndarray, dealt: Dealt, benefits: np.ndarray | None
+        self, P: np.ndarray, paid: np.ndarray, dealt: FoldedRows, benefits: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray]:
         """What each row's answer earns (n,), and what tells candidates apart that are not worse than the best."""
         if self.regresses:
@@ -252,7 +252,7 @@ class Automatic(Learner):
         return fitted
 
     def _unseen(
-        self, learner: Learner, dealt: Dealt, benefits: np.ndarray | None
+        self, learner: Learner, dealt: FoldedRows, benefits: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Each row's probabilities (n, K), or number (n, 1), from a candidate that did not see it, and what it pays."""
         K = 1 if self.regresses else len(self.classes_)

@@ -1,9 +1,8 @@
-"""Shared by all learners: scikit-learn's conventions, checks, calibration by cross-fitting, and
-fast prediction.
+"""What all learners share: scikit-learn's conventions, checks, calibration and fast prediction.
 
-A learner's own part is `_fit_raw`, which returns a small picklable scorer; the rest is here. The
-modules of learners load neither scikit-learn nor the compiler, so that the catalogue, and a service
-that only predicts, do without: what needs these to train is in modules of its own.
+A subclass adds `_fit_raw`, which returns a small picklable scorer. The modules of learners load
+neither scikit-learn nor the compiler, so that the catalogue, and a service that only predicts, do
+without: the code that needs these to train is in modules of its own, reached through `loading`.
 """
 
 from __future__ import annotations
@@ -30,15 +29,14 @@ if TYPE_CHECKING:  # see above
     from sklearn.utils import Tags
 
 ALL = -2
-"""The number of a fold without rows: what is without it has all of them."""
+"""The number of a fold without rows: a model trained without it is trained on all rows."""
 SINGLE = float(np.finfo(np.float32).max)
 """The largest number that trees which compare in single precision take."""
 _FOLDS = 5
 
 
-class Dealt(NamedTuple):
-    """Rows (n, m), class codes (n,), positive weights (n,), and the fold 0, 1, … of each row (n,)
-    int8.
+class FoldedRows(NamedTuple):
+    """Rows (n, m), class codes (n,), positive weights (n,), and each row's fold 0, 1, …, int8 (n,).
 
     A row of fold `UNJUDGED` (-1) is in no fold: every model learns from it.
     """
@@ -49,8 +47,8 @@ class Dealt(NamedTuple):
     fold: np.ndarray
 
     @classmethod
-    def whole(cls, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Self:
-        """Rows in no fold, to fit all of them (`ALL`)."""
+    def in_no_fold(cls, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Self:
+        """Rows that are all in no fold, to fit all of them (`ALL`)."""
         return cls(X, codes, weights, np.full(len(X), UNJUDGED, dtype=np.int8))
 
     def without(self, fold: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -61,13 +59,14 @@ class Dealt(NamedTuple):
         return self.X[inside], self.codes[inside], self.weights[inside]
 
     def only(self, fold: int) -> np.ndarray:
-        """The rows of a fold."""
+        """The rows X of a fold."""
         return self.X[self.fold == fold]
 
 
 def check_sizes(X: np.ndarray, columns: Iterable[int], largest: float = SINGLE) -> None:
-    """Raise Invalid at the first of these columns of X (n, m) with a number of a larger magnitude."""
-    for j in columns:  # one by one: the table may be large
+    """Raise Invalid at the first of these columns of X (n, m) with a number of larger magnitude."""
+    # Column by column, as a copy of the whole table may be large.
+    for j in columns:
         if np.nanmax(np.abs(X[:, j]), initial=0.0) > largest:
             message = f"numbers must be at most {largest:.3g} in magnitude; use a larger unit"
             raise Invalid.at(pointer("columns", int(j)), message)
@@ -90,8 +89,7 @@ class Dataclass(Stored):
 
 
 class Learner(Dataclass):
-    """Base of the learners. A subclass annotates its parameters (see `parameters`) and has
-    `_fit_raw`.
+    """Base of the learners; a subclass annotates its parameters (see `parameters`).
 
     It follows scikit-learn's conventions (https://scikit-learn.org/stable/developers/develop.html)
     without its base class: a dataclass whose fields are its parameters, which `__init__` only
@@ -100,19 +98,17 @@ class Learner(Dataclass):
     The first paragraph of its docstring is what the API says about it. `calibration`: `isotonic` or
     `sigmoid` curves on cross-fitted probabilities, `none`, or `auto`: the best of them by
     `best_calibration`. `categorical_features`: the columns that hold category codes 0, 1, …; None
-    is none. `random_state` decides the folds, and what the subclass draws.
-    Fitted: `classes_`, `model_` (a Scorer), `calibrator_` (or None), `calibration_` (the method
-    used).
+    means no column. `random_state` decides the folds, and what the subclass draws.
+
+    Fitted: `classes_`, `model_` (a Scorer), `calibrator_` (or None), `calibration_` (its method).
     """
 
     name: ClassVar[str] = ""
-    """Its kind in requests."""
+    """The kind of learner that requests name."""
     tasks: ClassVar[tuple[str, ...]] = ("classification",)
     """What it can predict; of several, a parameter `task` chooses."""
     labels: ClassVar[str] = "one"
-    """Whether it predicts `one` label, which is a class, or `several`, each of which applies or
-    not.
-    """
+    """Whether it predicts `one` label, a class, or `several`, each of which applies or not."""
     needs_benefits: ClassVar[bool] = False
     """Whether requests must have a benefit matrix."""
     any_actions: ClassVar[bool] = False
@@ -121,10 +117,11 @@ class Learner(Dataclass):
     """Whether the benefit matrix may be one for each row that `fit` gets."""
     asks: ClassVar[bool] = False
     """Whether its models, or some of them, answer `/acquire`."""
-    _fewest: ClassVar[int] = 20
+    _min_rows_to_calibrate: ClassVar[int] = 20
     """Rows outside of the most common class from which `auto` calibrates."""
 
-    calibration = "none"  # of learners that take no other
+    # Learners that calibrate make this a parameter.
+    calibration = "none"
     categorical_features: Sequence[int] | None = None
     random_state: int | np.random.RandomState | None = None
 
@@ -136,23 +133,20 @@ class Learner(Dataclass):
 
     def get_params(self, **_: bool) -> dict[str, Any]:
         """The parameters by name; also where scikit-learn asks for `deep` ones."""
-        return {one.name: getattr(self, one.name) for one in fields(self) if one.init}
+        return {param.name: getattr(self, param.name) for param in fields(self) if param.init}
 
     def set_params(self, **parameters: Any) -> Self:
         """Change parameters by name; ValueError for an unknown one."""
         known = self.get_params()
         for name, value in parameters.items():
             if name not in known:
-                raise ValueError(
-                    f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}"
-                )
+                kind = type(self).__name__
+                raise ValueError(f"{kind} has no parameter {name!r}; it has {', '.join(known)}")
             setattr(self, name, value)
         return self
 
     def score(self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> float:
-        """The share of rows (n, m) whose prediction is y, or of numbers R squared; weighted by (n,)
-        where given.
-        """
+        """The accuracy, or R squared of numbers, on rows (n, m) with labels (n,), weights (n,)."""
         score = loading.scikit.r2_score if self.regresses else loading.scikit.accuracy_score
         return float(score(y, self.predict(X), sample_weight=sample_weight))
 
@@ -179,29 +173,30 @@ class Learner(Dataclass):
         return {}
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Scorer:
-        """A model of rows (n, m), true classes 0…K-1 (each occurs) and positive weights; may report
-        progress.
+        """A model of rows (n, m), true classes 0…K-1 (each occurs) and positive weights.
+
+        May report progress.
         """
         raise NotImplementedError
 
     def _check(self) -> None:
-        """Raise Invalid for parameters that do not fit together, or the data (`classes_`,
-        `n_features_in_`).
+        """Raise Invalid for parameters that do not fit each other or the data.
+
+        `classes_` and `n_features_in_` are set.
         """
 
     def _prepare(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
         """Decide what all fits of the folds share; arguments as for `_fit_raw`."""
 
     def fit(self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> Self:
-        """Fit on rows (n, m), NaN where missing, and labels (n,); weights (n,) >= 0 count as
-        repeated rows do.
+        """Fit on rows (n, m), NaN where missing, and labels (n,); weights (n,) count repeated rows.
 
         The ranges of parameters are checked in requests, not here. Raises Invalid for fewer than
         two classes. Time: one raw fit, and up to five more on four fifths of the rows where the
         probabilities are calibrated.
         """
-        form = {"multi_output": self.labels == "several", "y_numeric": self.regresses}
-        X, y, weights = loading.scikit.checked(self, X, y, sample_weight, **form)
+        options = {"multi_output": self.labels == "several", "y_numeric": self.regresses}
+        X, y, weights = loading.scikit.checked(self, X, y, sample_weight, **options)
         targets = self._targets(y)
         self._check()
         self._prepare(X, targets, weights)
@@ -209,9 +204,7 @@ class Learner(Dataclass):
         return self
 
     def _targets(self, y: np.ndarray) -> np.ndarray:
-        """What is learned of labels (n,): the codes of their `classes_`, which it sets, or the
-        numbers.
-        """
+        """The codes (n,) of labels in `classes_`, which it sets, or the numbers (n,)."""
         if self.regresses:
             if not len(y):
                 raise Invalid.at("", "all rows weigh nothing")
@@ -219,17 +212,17 @@ class Learner(Dataclass):
         loading.scikit.check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
+            count = len(self.classes_)
             raise Invalid.at(
-                "",
-                f"labels hold {len(self.classes_)} class; a classifier needs rows of two classes",
+                "", f"labels hold {count} class; a classifier needs rows of two classes"
             )
         return codes
 
     def refit(self, X: np.ndarray, y: np.ndarray) -> Self:
-        """Fit the model again on rows (n, m) and labels (n,) of the same classes; calibration and
-        choices stay.
+        """Fit the model again on rows (n, m) and labels (n,) of the same classes.
 
-        For rows that were held out until the evaluation. Time: one raw fit.
+        The calibration and the parameters that `fit` chose stay. For rows that were held out until
+        the evaluation. Time: one raw fit.
         """
         targets = (
             np.asarray(y, dtype=np.float64) if self.regresses else np.searchsorted(self.classes_, y)
@@ -239,8 +232,9 @@ class Learner(Dataclass):
 
     @property
     def predict_proba(self) -> Callable[[np.ndarray], np.ndarray]:
-        """Posterior probabilities (n, K) in the order of `classes_`, for rows (n, m), NaN where
-        missing; numbers have none.
+        """Probabilities (n, K) in the order of `classes_`, for rows (n, m), NaN where missing.
+
+        A property, as a regression must not have the attribute.
         """
         if self.regresses:
             raise AttributeError("a regression has no predict_proba")
@@ -249,20 +243,19 @@ class Learner(Dataclass):
     def predict(self, X: np.ndarray) -> np.ndarray:
         """The most probable class of each row (n, m), ties to the first class; or its number."""
         rows = self._validated(X)
-        return (
-            self.values(rows)
-            if self.regresses
-            else np.asarray(self.classes_[self.posterior(rows).argmax(axis=1)])
-        )
+        if self.regresses:
+            return self.values(rows)
+        return np.asarray(self.classes_[self.posterior(rows).argmax(axis=1)])
 
     def values(self, X: np.ndarray) -> np.ndarray:
         """`predict` of numbers (n,) without any check, for float64 C-contiguous rows (n, m)."""
         return np.asarray(self.model_.values(X))
 
     def distribution(self, X: np.ndarray) -> Distribution | None:
-        """Of the number of each row, as for `values`; None where the learner keeps none."""
-        found: Callable[..., Distribution] | None = getattr(self.model_, "distribution", None)
-        return None if found is None else found(X)
+        """The distribution of each row's number, as for `values`; None where the model has none."""
+        distribution: Callable[..., Distribution] | None
+        distribution = getattr(self.model_, "distribution", None)
+        return None if distribution is None else distribution(X)
 
     def posterior(self, X: np.ndarray) -> np.ndarray:
         """`predict_proba` without any check, for float64 C-contiguous rows (n, m)."""
@@ -271,26 +264,25 @@ class Learner(Dataclass):
 
     @property
     def plain_posterior(self) -> Callable[[np.ndarray], np.ndarray]:
-        """`posterior` of rows of numbers that are neither missing nor huge, without the search for
-        these if it can.
+        """`posterior` for rows of numbers that are neither missing nor huge.
+
+        Models that can do so save the search for such numbers.
         """
         if type(self).posterior is not Learner.posterior:
             return self.posterior
-        raw: Callable[[np.ndarray], np.ndarray] = getattr(
-            self.model_, "plain_posterior", self.model_.posterior
-        )
-        calibrator = self.calibrator_
+        model, calibrator = self.model_, self.calibrator_
+        raw: Callable[[np.ndarray], np.ndarray]
+        raw = getattr(model, "plain_posterior", model.posterior)
         return raw if calibrator is None else lambda X: calibrator.apply(raw(X))
 
     def contributions(self, X: np.ndarray, chosen: np.ndarray) -> Contributions | None:
-        """What each feature of rows (n, m) contributes to a score of the `chosen` classes, int
-        (n,); None without any.
+        """What each feature of rows (n, m) contributes to a score of the `chosen` classes, int (n,).
 
-        With two classes to one of the second class. Raises TooLarge for more rows than it takes.
+        With two classes to the score of the second class. None where the model cannot explain.
+        Raises TooLarge for more rows than it takes.
         """
-        explain: Callable[..., Contributions | None] | None = getattr(
-            self.model_, "contributions", None
-        )
+        explain: Callable[..., Contributions | None] | None
+        explain = getattr(self.model_, "contributions", None)
         return None if explain is None else explain(X, chosen)
 
     def ranks(self) -> bool:
@@ -302,29 +294,32 @@ class Learner(Dataclass):
 
     def categorical(self) -> list[int]:
         """The columns that hold category codes."""
-        return (
-            [] if self.categorical_features is None else [int(j) for j in self.categorical_features]
-        )
+        if self.categorical_features is None:
+            return []
+        return [int(j) for j in self.categorical_features]
 
     def _numeric(self) -> list[int]:
         return sorted(set(range(self.n_features_in_)) - set(self.categorical()))
 
     @property
     def _resolution(self) -> float:
-        """The smallest probability above 0 that the model can give; 0 where there is no such limit."""
+        """The smallest probability above 0 that the model can give; 0 where there is no limit."""
         return 0.0
 
     def _method(self, counts: np.ndarray) -> str:
-        """The calibration for these numbers of rows per class (K,), of `auto` the usual one until
-        `_calibrated` chooses; a class's only row cannot be held out.
+        """The calibration for these numbers of rows per class (K,).
+
+        Of `auto` the default one, until `_calibrated` chooses. The only row of a class cannot be
+        held out.
         """
-        judged = np.where(counts > 1, counts, 0)
-        if judged.sum() - judged.max() < 2:
+        held_out = np.where(counts > 1, counts, 0)
+        if held_out.sum() - held_out.max() < 2:
             return "none"
         return self._automatic(counts) if self.calibration == "auto" else self.calibration
 
     def _automatic(self, counts: np.ndarray) -> str:
-        return "sigmoid" if counts.sum() - counts.max() >= self._fewest else "none"
+        enough = counts.sum() - counts.max() >= self._min_rows_to_calibrate
+        return "sigmoid" if enough else "none"
 
     def _fit_calibrated(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
         if self.regresses:
@@ -338,44 +333,46 @@ class Learner(Dataclass):
             return
         folds = min(_FOLDS, len(X))
         fold = stratified_folds(codes, folds, self._seed()).astype(np.int8)
-        P = self._fit_folds(Dealt(X, codes, weights, fold), folds)
-        judged = fold != UNJUDGED
+        P = self._fit_folds(FoldedRows(X, codes, weights, fold), folds)
+        held_out = fold != UNJUDGED
         self.calibration_, self.calibrator_ = self._calibrated(
-            self.calibration_, P[judged], codes[judged], weights[judged]
+            self.calibration_, P[held_out], codes[held_out], weights[held_out]
         )
 
     def _calibrated(
         self, method: str, P: np.ndarray, codes: np.ndarray, weights: np.ndarray
     ) -> tuple[str, Calibrator | None]:
-        """The method used, of `auto` the best, and the calibrator, of probabilities (n, K) of rows
-        that their model did not see.
+        """The method, of `auto` the best, and the calibrator fitted on probabilities P (n, K).
+
+        P are of models that did not see the row.
         """
         if self.calibration == "auto" and method != "none":
-            # As of boosting on 20 rows, folds that learned nothing do not judge all rows.
+            # Models of folds may learn nothing where the model of all rows does (boosting of 20
+            # rows): their constant probabilities are no evidence about it.
             learned = not are_constant(P, _FOLDS)
             method = best_calibration(P, codes, weights, self._resolution) if learned else "none"
         if method == "none":
             return method, None
         return method, loading.scikit.fit_calibrator(method, P, codes, weights, self._resolution)
 
-    def _fit_folds(self, dealt: Dealt, folds: int) -> np.ndarray:
-        """Each row's probabilities (n, K) from a model that did not see it; and the model of all
-        rows, which is kept.
+    def _fit_folds(self, rows: FoldedRows, folds: int) -> np.ndarray:
+        """Each row's probabilities (n, K) from a model that did not see it; sets `model_`.
 
+        `model_` is the model of all rows.
         The fits do not depend on one another: joblib's parallel_config says where they run. Each
         array is an argument of its own: a cluster sends such an array once, and checks that its
         workers have room for it.
         """
-        P = np.empty((len(dealt.X), len(self.classes_)))
+        P = np.empty((len(rows.X), len(self.classes_)))
         fits = Parallel(prefer="threads", return_as="generator")(
-            delayed(self.seeded().fit_one)(*dealt, number, folds) for number in (*range(folds), ALL)
+            delayed(self.seeded().fit_one)(*rows, number, folds) for number in (*range(folds), ALL)
         )
-        for number, found in enumerate(fits):
+        for number, fitted in enumerate(fits):
             report((number + 1) / (folds + 1), stage_name(number, folds))
             if number < folds:
-                P[dealt.fold == number] = found
+                P[rows.fold == number] = fitted
             else:
-                self.model_ = found
+                self.model_ = fitted
         return P
 
     def fit_one(
@@ -388,11 +385,11 @@ class Learner(Dataclass):
         folds: int,
     ) -> Any:
         """Fit without fold `number`: the probabilities of its rows. Of `ALL`: the model."""
-        dealt = Dealt(X, codes, weights, fold)
-        place = folds if number == ALL else number
-        with part(place / (folds + 1), (place + 1) / (folds + 1), stage_name(place, folds)):
-            model = self._fit_raw(*dealt.without(number))
-        return model if number == ALL else model.posterior(np.ascontiguousarray(dealt.only(number)))
+        rows = FoldedRows(X, codes, weights, fold)
+        stage = folds if number == ALL else number
+        with part(stage / (folds + 1), (stage + 1) / (folds + 1), stage_name(stage, folds)):
+            model = self._fit_raw(*rows.without(number))
+        return model if number == ALL else model.posterior(np.ascontiguousarray(rows.only(number)))
 
     def _seed(self) -> int:
         """A number drawn from `random_state`."""

@@ -37,7 +37,8 @@ def rest_weights(
     if B.shape != (K, K) or not np.isfinite(B).all():
         raise Invalid.at(
             "",
-            f"training needs a {K} x {K} benefit matrix of finite numbers: a row and a column per class",
+            f"training needs a {K} x {K} benefit matrix of finite numbers: a row and a column per"
+            f" class",
         )
     W = np.tile(shares, (K, 1))  # W[k, i]: what class i counts among the rest of k
     np.fill_diagonal(W, 0.0)
@@ -138,8 +139,9 @@ class BenefitLogistic(Logistic):
 
     one_vs_rest: Annotated[
         Literal["normalised", "as_printed"],
-        "With three classes or more: how the benefits of the other classes are combined, as means by class shares"
-        " (normalised; equals the two-class weight for two classes), or as the sums printed in the paper (as_printed).",
+        "With three classes or more: how the benefits of the other classes are combined, as means"
+        " by class shares (normalised; equals the two-class weight for two classes), or as the"
+        " sums printed in the paper (as_printed).",
     ] = "normalised"
     benefits: np.ndarray | Sequence[Sequence[float]] | None = None
 

@@ -21,8 +21,9 @@ if TYPE_CHECKING:  # the compiler takes 60 MB
 
 
 class Point(NamedTuple):
-    """A forest on the way: its `rule` and number of `trees`, mean `cost` and `error` per validation
-    row.
+    """A forest that may be chosen: its `rule`, number of `trees`, mean `cost` and `error` per row.
+
+    The means are those of the validation rows.
     """
 
     rule: Rule
@@ -67,19 +68,20 @@ class BudgetForest(Stepwise):
     alpha: Annotated[
         float | None,
         Field(ge=0),
-        "Number of misclassified rows of a class allowed at a leaf: a larger number makes shallower, cheaper trees;"
-        " null chooses on validation rows.",
+        "Number of misclassified rows of a class allowed at a leaf: a larger number makes"
+        " shallower, cheaper trees; null chooses on validation rows.",
     ] = None
     cost_exponent: Annotated[
         float | None,
         Field(ge=0, le=1),
-        "Exponent of the price in the split rule: 0 uses prices for ties only, 1 in proportion; null chooses on"
-        " validation rows.",
+        "Exponent of the price in the split rule: 0 uses prices for ties only, 1 in proportion;"
+        " null chooses on validation rows.",
     ] = None
     n_estimators: Annotated[
         int | None,
         Field(ge=1, le=10_000),
-        "Maximum number of trees; null takes the number, up to 40, with the least validation error.",
+        "Maximum number of trees; null takes the number, up to 40, with the least validation"
+        " error.",
     ] = None
     max_depth: Annotated[int | None, Field(ge=0), "Maximum depth of a tree; null is no limit."] = (
         None
@@ -108,7 +110,8 @@ class BudgetForest(Stepwise):
         )
 
     def _learn_calibration(self, P: np.ndarray, codes: np.ndarray) -> None:
-        method, weights = self._automatic(np.bincount(codes)), np.ones(len(codes))
+        method = self._automatic(np.bincount(codes))
+        weights = np.ones(len(codes))
         if method != "none":
             method = best_calibration(P, codes, weights, self._resolution)
         self.calibration_, self.calibrator_ = self._calibrated(method, P, codes, weights)

@@ -44,8 +44,9 @@ KINDS: dict[str, Any] = {
 
 
 def resolve(learner: Mapping[str, Any]) -> LearnerRequest:
-    """What `{"kind": …, parameter: value, …}` asks for; Invalid with every flaw, at `/kind` or the
-    parameter's name.
+    """The request `{"kind": …, parameter: value, …}`.
+
+    Raises Invalid with every flaw, at `/kind` or the parameter's name.
     """
     name = learner.get("kind")
     if not isinstance(name, str) or name not in KINDS:
@@ -54,6 +55,6 @@ def resolve(learner: Mapping[str, Any]) -> LearnerRequest:
 
 
 def stored(kind: str, parameters: Mapping[str, Any]) -> LearnerRequest:
-    """The request of a specification, the calibration's included, which no request to train names."""
+    """The request of a stored specification, which may be that of a calibration, too."""
     estimator = ScoreCalibrator if kind == ScoreCalibrator.name else KINDS[kind]
     return request_of(estimator).checked({"kind": kind, **parameters}, "ignore")

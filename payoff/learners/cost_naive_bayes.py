@@ -9,7 +9,7 @@ from pydantic import Field
 
 from payoff.decisions.explanations import Contributions, of_terms
 from payoff.learners.base import Learner
-from payoff.learners.linear import FEW, softmax, summed
+from payoff.learners.linear import ROWS_AT_ONCE, softmax, summed
 from payoff.learners.parameters import Calibration
 from payoff.stored import Stored
 
@@ -18,10 +18,9 @@ from payoff.stored import Stored
 class Places(Stored):
     """The position of each value of a row in one table: by category code, or by a number's bin.
 
-    A feature has `lasts + 1` places from `offsets` on; its last is "missing", where codes beyond
-    training end, too.
-    A number's bin is how many of its `edges` (edges, numeric features; padded with +inf) lie below
-    it.
+    A feature has `lasts + 1` places from `offsets` on; its last is "missing", where codes that
+    training did not contain end, too. A number's bin is how many of its `edges` (edges, numeric
+    features; padded with +inf) lie below it.
     """
 
     numeric: np.ndarray
@@ -31,9 +30,7 @@ class Places(Stored):
 
     @classmethod
     def fit(cls, X: np.ndarray, weights: np.ndarray, numeric: Sequence[int], bins: int) -> Self:
-        """Bins of about equal weight for the numeric columns of rows (n, m); every seen code for
-        the others.
-        """
+        """Bins of about equal weight for the numeric columns of rows (n, m), else the seen codes."""
         cuts = [_cuts(X[:, j], weights, bins) for j in numeric]
         edges = np.full((max(map(len, cuts), default=0), len(cuts)), np.inf)
         lasts = np.nanmax(X, axis=0, initial=-1.0) + 1.0
@@ -48,43 +45,42 @@ class Places(Stored):
         codes = X
         if len(self.numeric):
             N = X.take(self.numeric, axis=1)
-            few = len(N) <= FEW  # one pass with an edge axis, or a pass per edge without its memory
-            below = (
-                (self.edges < N[:, None, :]).sum(axis=1)
-                if few
-                else sum(edge < N for edge in self.edges)
-            )
+            if len(N) <= ROWS_AT_ONCE:
+                below = (self.edges < N[:, None, :]).sum(axis=1)
+            else:
+                # A pass for each edge saves the memory of an axis of edges.
+                below = sum(edge < N for edge in self.edges)
             binned = np.where(np.isnan(N), np.nan, below)
             if len(self.numeric) == X.shape[1]:
                 codes = binned
             else:
                 codes = X.copy()
                 codes[:, self.numeric] = binned
-        places: np.ndarray = np.fmin(codes, self.lasts).astype(np.intp)  # fmin passes over NaN
+        # fmin ignores NaN: a missing code goes to the last place.
+        places: np.ndarray = np.fmin(codes, self.lasts).astype(np.intp)
         places += self.offsets
         return places
 
 
 def _cuts(column: np.ndarray, weights: np.ndarray, bins: int) -> np.ndarray:
-    """Edges, rising: between all values where they are few, else at quantiles of the training
-    values.
-    """
+    """Edges, rising: between all values of up to `bins`, else at quantiles of the column."""
     known = ~np.isnan(column)
     values = np.unique(column[known])
     cuts: np.ndarray = values[:-1] + (values[1:] - values[:-1]) / 2
     if len(values) <= bins:
         return cuts
-    steps = np.arange(1, bins) / bins * (1 - 1e-12)  # rounding must not move a cut by a row
-    cuts = np.unique(
-        np.quantile(column[known], steps, method="inverted_cdf", weights=weights[known])
-    )
+    # The factor keeps rounding from moving a cut by a row.
+    levels = np.arange(1, bins) / bins * (1 - 1e-12)
+    quantiles = np.quantile(column[known], levels, method="inverted_cdf", weights=weights[known])
+    cuts = np.unique(quantiles)
     return np.asarray(cuts[cuts < values[-1]])
 
 
 @dataclass(frozen=True)
 class Tables(Stored):
-    """`log p(class)` (K,) and, for every place, `log p(value | class)` (places, K), 0 where it is
-    left out.
+    """`log p(class)` (K,) and, for every place, `log p(value | class)` (places, K).
+
+    The term is 0 where a value is left out.
     """
 
     places: Places
@@ -115,12 +111,13 @@ class CostNaiveBayes(Learner):
     """
 
     name: ClassVar = "cost_naive_bayes"
-    _fewest: ClassVar = 10
+    _min_rows_to_calibrate: ClassVar = 10
 
     alpha: Annotated[
         float,
         Field(ge=1e-10, le=1e6),
-        "Rows added to every value of every feature in each class, so that no value counts as impossible.",
+        "Rows added to every value of every feature in each class, so that no value counts as"
+        " impossible.",
     ] = 1.0
     bins: Annotated[
         int, Field(ge=2, le=256), "Maximum number of bins of about equal counts for a number."
@@ -130,10 +127,10 @@ class CostNaiveBayes(Learner):
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Tables:
         K = len(self.classes_)
         places = Places.fit(X, weights, self._numeric(), int(self.bins))
-        found = places.find(X)
+        columns = places.find(X).T
         ends = places.offsets + places.lasts.astype(np.intp)  # each feature's place for "missing"
         counts = np.zeros((int(ends[-1]) + 1, K))
-        for column in found.T:
+        for column in columns:
             np.add.at(counts, (column, codes), weights)
         counts[ends] = 0.0
         owner = np.repeat(np.arange(len(ends)), places.lasts.astype(np.intp) + 1)
@@ -143,5 +140,5 @@ class CostNaiveBayes(Learner):
         terms = np.zeros_like(counts)
         terms[seen] = np.log((counts[seen] + self.alpha) / totals[owner[seen]])
         sums = np.bincount(codes, weights)
-        typical = np.array([weights @ terms[column] for column in found.T]) / weights.sum()
+        typical = np.array([weights @ terms[column] for column in columns]) / weights.sum()
         return Tables(places, np.log(sums / sums.sum()), terms, typical)

@@ -1,5 +1,4 @@
-"""Raw rows as the columns a linear model sees: numbers scaled, categories one-hot, missing values
-marked.
+"""Raw rows as the columns of a linear model: scaled numbers, one-hot categories, missing marks.
 
 A linear model of raw numbers breaks where a feature has a heavy tail: the few rows far out decide
 its slope. So numbers may be clipped, bent by a power, or bent at their quartiles (`SHAPES`). These
@@ -27,11 +26,12 @@ if TYPE_CHECKING:  # SciPy's sparse matrices, which predictions do not need
 
 Curve = tuple[np.ndarray, np.ndarray, np.ndarray]
 _TAIL = 0.02
-_FEW = 10  # a feature of up to so many values is not clipped: its rare values may be the ones that matter
+# A feature with at most so many values is not clipped: its rare values may be the ones that matter.
+_UNCLIPPED_VALUES = 10
 _QUARTILES = (0.25, 0.5, 0.75)
-_SEGMENTS = 8  # of straight lines that stand for a power curve
+_SEGMENTS = 8  # straight lines that stand for a power curve
 _POWERS = (-4.0, 4.0)
-_DENSE = 0.3  # the share of non-zeros from which a dense matrix is the smaller one, about
+_DENSE_SHARE = 0.3  # the share of non-zeros from which a dense matrix is about the smaller one
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,9 @@ class Design(Stored):
     scaled to variance 1; a 0/1 mark "is missing" for each numeric feature in `marked`, those that
     training had missing values in; a 0/1 column for each category of each `categorical` feature
     that training saw, "missing" as one of them if seen.
-    A category that training never saw counts as missing. What was never missing in training and is
-    at prediction counts as the mean of a number and as none of the categories. Marks and categories
+
+    A category that training never saw counts as missing. Where a feature was never missing in
+    training, a missing number counts as the mean, a missing category as none. Marks and categories
     are not scaled, so that the penalty holds rare ones near zero. `values[c]` are the codes that
     training saw of the c-th categorical feature, NaN last. A row's weight counts as that many rows.
     With `hinges` the numeric columns are their curves, and `numeric` has the feature of each: one
@@ -63,36 +64,25 @@ class Design(Stored):
         cls, X: np.ndarray, weights: np.ndarray, categorical: Sequence[int], shape: str = "none"
     ) -> Self:
         """Learn from rows (n, m) with positive weights (n,); `shape` is `none` or one of `SHAPES`.
-        O(n m log n).
 
-        Raises Invalid for numbers beyond 1e100: their squares leave the floats.
+        Raises Invalid for numbers above 1e100: their squares leave the floats. O(n m log n).
         """
         numeric = np.array(sorted(set(range(X.shape[1])) - set(categorical)), dtype=np.intp)
         check_sizes(X, numeric, LARGEST)
-        hinges = (
-            None if shape == "none" or not len(numeric) else fit_hinges(X, weights, numeric, shape)
-        )
-        if hinges is None:
-            columns = [
-                _column(X[:, j], weights) for j in numeric
-            ]  # one by one: the table may be large
+        hinges = None
+        if shape == "none" or not len(numeric):
+            # Column by column, as a copy of the whole table may be large.
+            columns = [_column(X[:, j], weights) for j in numeric]
         else:
+            hinges = fit_hinges(X, weights, numeric, shape)
             numeric = hinges.columns[hinges.starts]
             columns = [_column(x, weights) for x in hinges.curves(X).T]
         means, scales, missing = np.array(columns, dtype=np.float64).reshape(-1, 3).T
-        marked = np.flatnonzero(
-            missing * np.diff(numeric, prepend=-1)
-        )  # of a feature's curves the first
+        # Of the curves of a feature only the first has the mark.
+        marked = np.flatnonzero(missing * np.diff(numeric, prepend=-1))
         values = tuple(np.unique(X[:, j]) for j in categorical)
-        return cls(
-            numeric,
-            means,
-            scales,
-            marked,
-            np.array(list(categorical), dtype=np.intp),
-            values,
-            hinges,
-        )
+        codes = np.array(list(categorical), dtype=np.intp)
+        return cls(numeric, means, scales, marked, codes, values, hinges)
 
     @property
     def width(self) -> int:
@@ -100,29 +90,30 @@ class Design(Stored):
         return len(self.numeric) + len(self.marked) + sum(map(len, self.values))
 
     def matrix(self, X: np.ndarray) -> np.ndarray | sparse.csr_matrix:
-        """The columns (n, width) for rows (n, m); sparse where that is the smaller form. O(n width)
-        at most.
+        """The columns (n, width) for rows (n, m); sparse where that takes less memory.
+
+        O(n width) at most.
         """
         filled = len(self.numeric) + len(self.marked) + len(self.categorical)
-        if not len(self.categorical) or filled >= _DENSE * self.width:
+        if not len(self.categorical) or filled >= _DENSE_SHARE * self.width:
             return self.dense(X)
-        sparse, front = loading.scikit.sparse, self._front(X)
-        at = self._one_hot(X)
-        ones = sparse.csr_matrix(
-            (np.ones(len(at[0])), at), shape=(len(X), self.width - front.shape[1])
-        )
+        sparse = loading.scikit.sparse
+        front = self._front(X)
+        rows, columns = self._one_hot(X)
+        shape = len(X), self.width - front.shape[1]
+        ones = sparse.csr_matrix((np.ones(len(rows)), (rows, columns)), shape=shape)
         return sparse.hstack((sparse.csr_matrix(front), ones), format="csr")
 
     def dense(self, X: np.ndarray) -> np.ndarray:
-        """The same as an array. O(n width)."""
+        """The columns (n, width) as an array. O(n width)."""
         front = self._front(X)
         if not len(self.categorical):
             return front
-        found = np.zeros((len(X), self.width))
-        found[:, : front.shape[1]] = front
+        matrix = np.zeros((len(X), self.width))
+        matrix[:, : front.shape[1]] = front
         rows, columns = self._one_hot(X)
-        found[rows, front.shape[1] + columns] = 1.0
-        return found
+        matrix[rows, front.shape[1] + columns] = 1.0
+        return matrix
 
     def _front(self, X: np.ndarray) -> np.ndarray:
         """The columns of numbers and marks."""
@@ -136,23 +127,27 @@ class Design(Stored):
         return front
 
     def fold(self, coef: np.ndarray, intercept: np.ndarray) -> Linear:
-        """Linear models as one on raw rows: their coefficients (L, width) and intercepts (L,) are
-        of these columns.
+        """One model on raw rows from linear models on these columns.
+
+        `coef` (L, width) and `intercept` (L,) are theirs.
         """
         m = len(self.numeric)
-        marked = m + len(self.marked)
+        front = m + len(self.marked)
         raw = coef[:, :m].T / self.scales[:, None]
         intercept = intercept - self.means @ raw
-        places, means, hinges = self.marked, self.means, self.hinges
-        if hinges is not None:
-            raw = (
-                raw.repeat(np.diff(hinges.starts, append=len(hinges.knots)), axis=0)
-                * hinges.slopes[:, None]
-            )
-            places, means = hinges.starts[self.marked], hinges.means
+        hinges = self.hinges
+        if hinges is None:
+            places = self.marked
+            means = self.means
+        else:
+            sizes = np.diff(hinges.starts, append=len(hinges.knots))
+            raw = raw.repeat(sizes, axis=0) * hinges.slopes[:, None]
+            places = hinges.starts[self.marked]
+            means = hinges.means
         marks = np.zeros_like(raw)
-        marks[places] = coef[:, m:marked].T
-        tables, start = [], marked
+        marks[places] = coef[:, m:front].T
+        tables = []
+        start = front
         for seen in self.values:
             tables.append(_table(seen, coef[:, start : start + len(seen)].T))
             start += len(seen)
@@ -171,10 +166,12 @@ class Design(Stored):
         )
 
     def _one_hot(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The rows and columns of the ones in a 0/1 column per seen value; an unseen one counts as
-        missing, which has no column if it was never seen.
+        """The rows and columns of the ones, with a 0/1 column per value seen in training.
+
+        An unseen value counts as missing, which has no column if it was never seen.
         """
-        rows, columns, start = [], [], 0
+        rows, columns = [], []
+        start = 0
         for j, seen in zip(self.categorical, self.values, strict=True):
             place = np.minimum(np.searchsorted(seen, X[:, j]), len(seen) - 1)
             known = seen[place] == X[:, j]
@@ -188,24 +185,19 @@ class Design(Stored):
 
 
 def _column(x: np.ndarray, weights: np.ndarray) -> tuple[float, float, bool]:
-    """Mean and scale of one number, and whether it is ever missing; a missing one counts as the
-    mean.
-    """
+    """Mean and scale of a number's column, and whether it is ever missing, which counts as the mean."""
     known = ~np.isnan(x)
     x, w = x[known], weights[known]
     largest = float(np.abs(x).max(initial=0.0))
     mean = float(w @ x / w.sum()) if len(x) else 0.0
     spread = float(np.sqrt(w @ (x - mean) ** 2 / weights.sum()))
-    # A column that varies by rounding only is constant: scaled up, the rounding would look like
-    # data.
+    # A column that varies by rounding alone is constant: scaled, the rounding would look like data.
     constant = spread <= 10 * np.finfo(np.float64).eps * largest
     return mean, 1.0 if constant else spread, not bool(known.all())
 
 
 def _table(seen: np.ndarray, terms: np.ndarray) -> np.ndarray:
-    """Terms by category code, "missing" last, from the codes seen in training (NaN last) and their
-    terms.
-    """
+    """Terms by category code, "missing" last, from the seen codes (NaN last) and their terms."""
     known = ~np.isnan(seen)
     codes = seen[known].astype(np.intp)
     absent = np.zeros(terms.shape[1]) if known.all() else terms[-1]
@@ -229,9 +221,7 @@ def fit_hinges(X: np.ndarray, weights: np.ndarray, numeric: np.ndarray, shape: s
 
 
 def _hinges(x: np.ndarray, weights: np.ndarray, shape: str) -> tuple[np.ndarray, ...]:
-    """The hinges of a column (n,): uppers, knots, slopes, whether a curve begins with it, and
-    training mean.
-    """
+    """The hinges of a column (n,): uppers, knots, slopes, whether a curve begins, training means."""
     known = ~np.isnan(x)
     x, w = x[known], weights[known]
     places, slopes, first = _curve(x, w, shape) if len(x) else _clip(x, w, np.zeros(2))
@@ -243,7 +233,7 @@ def _hinges(x: np.ndarray, weights: np.ndarray, shape: str) -> tuple[np.ndarray,
 def _curve(x: np.ndarray, w: np.ndarray, shape: str) -> Curve:
     order = np.argsort(x, kind="stable")
     x, w = x[order], w[order]
-    if np.count_nonzero(np.diff(x)) < _FEW:
+    if np.count_nonzero(np.diff(x)) < _UNCLIPPED_VALUES:
         return _clip(x, w, x[[0, -1]])
     ends = _quantiles(x, w, (_TAIL, 1.0 - _TAIL))
     return SHAPES[shape](x, w, ends if len(ends) > 1 else _beside(x, w, ends[0]))
@@ -260,11 +250,8 @@ def _power(x: np.ndarray, w: np.ndarray, ends: np.ndarray) -> Curve:
     low, high = yeo_johnson(ends / unit, power).tolist()
     heights = np.linspace(low, high, _SEGMENTS + 1)
     places = np.concatenate((ends[:1], unit * inverse(heights[1:-1], power), ends[1:]))
-    return (
-        places,
-        np.diff(np.diff(heights) / np.diff(places), prepend=0.0),
-        np.arange(_SEGMENTS) == 0,
-    )
+    slopes = np.diff(heights) / np.diff(places)
+    return places, np.diff(slopes, prepend=0.0), np.arange(_SEGMENTS) == 0
 
 
 def _spline(x: np.ndarray, w: np.ndarray, ends: np.ndarray) -> Curve:
@@ -278,9 +265,11 @@ SHAPES: dict[str, Callable[[np.ndarray, np.ndarray, np.ndarray], Curve]] = {
     "power": _power,
     "spline": _spline,
 }
-"""By name, the simplest first: from sorted values (n,), their weights, and the two ends of the
-curve, the increasing places (k + 1,) of its knots, the last its end; the change of slope at each of
-the k; and whether a curve begins there.
+"""The curves by name, the simplest first.
+
+Each is a function of sorted values (n,), their weights, and the two ends of the curve. It returns
+the increasing places (k + 1,) of the knots, the last of which is the curve's end; the change of
+slope at each of the k knots; and whether a curve begins there.
 """
 
 
@@ -298,14 +287,14 @@ def _beside(x: np.ndarray, w: np.ndarray, common: float) -> np.ndarray:
 def _quantiles(x: np.ndarray, w: np.ndarray, shares: Sequence[float] | np.ndarray) -> np.ndarray:
     """The distinct weighted quantiles of sorted values."""
     reach = np.cumsum(w)
-    return np.unique(
-        x[np.minimum(np.searchsorted(reach, np.asarray(shares) * reach[-1]), len(x) - 1)]
-    )
+    places = np.searchsorted(reach, np.asarray(shares) * reach[-1])
+    return np.unique(x[np.minimum(places, len(x) - 1)])
 
 
 def yeo_johnson(x: np.ndarray, power: float) -> np.ndarray:
-    """A power of 1 + x for x >= 0, and with 2 - power of 1 - x below (Yeo and Johnson 2000,
-    equation 2.1).
+    """A power of 1 + x for x >= 0, and the power 2 - `power` of 1 - x below.
+
+    Source: Yeo and Johnson (2000), equation 2.1.
     """
     return np.asarray(np.copysign(boxcox1p(np.abs(x), np.where(x >= 0, power, 2.0 - power)), x))
 

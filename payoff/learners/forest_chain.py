@@ -1,6 +1,4 @@
-"""A chain of forests on nested sets of features, which learns when another feature is not worth its
-price.
-"""
+"""A chain of forests on nested sets of features, which learns when a feature is worth its price."""
 
 from collections.abc import Sequence
 from dataclasses import field
@@ -38,20 +36,22 @@ class ForestChain(Learner):
     steps: Annotated[
         int | None,
         Field(ge=1, le=1000),
-        "Maximum number of features in the order; null is 22 with equal prices, else all that the search places.",
+        "Maximum number of features in the order; null is 22 with equal prices, else all that the"
+        " search places.",
     ] = None
     least: Annotated[
         float | None,
         Field(ge=0, le=1e6),
-        "The search ends when no feature lowers the held-out log loss by this; null is 0.001, or with equal prices no"
-        " such limit.",
+        "The search ends when no feature lowers the held-out log loss by this; null is 0.001, or"
+        " with equal prices no such limit.",
     ] = None
     n_estimators: Annotated[int, Field(ge=1, le=1000), "Number of trees of each forest."] = 40
     min_samples_leaf: Annotated[
         int | None,
         Field(ge=1),
-        "Minimum number of rows in a leaf; null is 5 in the first two forests and with fewer than 1,000 rows, else 1,"
-        " or what has clearly less loss on held-out rows, and more with over 20,000.",
+        "Minimum number of rows in a leaf; null is 5 in the first two forests and with fewer than"
+        " 1,000 rows, else 1, or what has clearly less loss on held-out rows, and more with over"
+        " 20,000.",
     ] = None
     feature_costs: Prices | Sequence[float] | None = None
 
@@ -65,13 +65,12 @@ class ForestChain(Learner):
         return self
 
     def findings(self, names: Sequence[str]) -> dict[str, Any]:
-        """How it is calibrated, and the features in their order: the price of each, and what is
-        `spent` with it.
-        """
+        """The calibration, and the features in their order: their price, and the sum `spent`."""
         prices = self.prices_.paid(self.order_)
         steps = zip(self.order_, prices, np.cumsum(prices).tolist(), strict=True)
         chain = [{"asks": names[j], "price": price, "spent": spent} for j, price, spent in steps]
-        return {"calibration": "sigmoid" if self.model_.blends else "none", "chain": chain}
+        calibration = "sigmoid" if self.model_.blends else "none"
+        return {"calibration": calibration, "chain": chain}
 
     def _check(self) -> None:
         self.prices_ = prices_of(self.feature_costs, self.n_features_in_)

@@ -11,29 +11,26 @@ from pydantic import Field
 from payoff.decisions.folds import UNJUDGED, stratified_folds
 from payoff.errors import Invalid
 from payoff.learners import loading
-from payoff.learners.base import ALL, SINGLE, Dealt, Learner, stage_name
+from payoff.learners.base import ALL, SINGLE, FoldedRows, Learner, stage_name
 from payoff.learners.parameters import Calibration, Task
 from payoff.learners.residuals import Residuals, thinned
 from payoff.learners.unseen import log_losses
 from payoff.progress import part, report
 
-# Leaves of a tree by the number of rows: benefit realised on seven UCI tables,
+# Leaves of a tree by the number of rows: the best realised benefit on seven UCI tables, see
 # benchmarks/defaults.py.
 _LEAVES = ((1500, 8), (10_000, 16))
 _LARGE_LEAVES = 31
-_AUTO_LEAVES = (
-    ", ".join(f"{leaves} up to {rows:,} rows" for rows, leaves in _LEAVES)
-    + f", then {_LARGE_LEAVES}"
-)
+_STEPS = ", ".join(f"{leaves} up to {rows:,} rows" for rows, leaves in _LEAVES)
+_AUTO_LEAVES = f"{_STEPS}, then {_LARGE_LEAVES}"
 _FOLDS = 5
-_FEW = 5000  # rows that more folds are worth: with a fifth less, residuals are clearly larger than the model's own
-_LEAST_SPREAD = 0.1  # of a row, as a part of the mean one
-_SPREAD = {
-    "loss": "gamma",
-    "max_leaf_nodes": 4,
-}  # how large errors are takes more rows than the mean
-# Rounds after which a fit may end, as parts of `max_iter`: finer steps gained nothing on the UCI
-# tables.
+# Up to so many rows, numbers have twice as many folds: the residuals of a model that was fitted on
+# a fifth of the rows less are clearly larger than those of the model of all rows.
+_MAX_ROWS_OF_MORE_FOLDS = 5000
+_LEAST_SPREAD = 0.1  # the least spread of a row, as a part of the mean spread
+# Small trees, as the size of errors takes more rows to learn than the mean.
+_SPREAD_PARAMETERS = {"loss": "gamma", "max_leaf_nodes": 4}
+# Parts of `max_iter` after which a fit may end: finer steps gained nothing on the UCI tables.
 _STAGES = np.array([0.05, 0.1, 0.15, 0.25, 0.35, 0.5, 0.75, 1.0])
 
 
@@ -59,7 +56,7 @@ class GradientBoosting(Learner):
     # Boosting is overconfident: on six of the UCI tables, whole and cut to 150 rows (smallest class
     # 4 to 247), the sigmoid lowered held-out log loss every time, by 15 to 40 %, and beat isotonic
     # nearly always.
-    _fewest: ClassVar = 4
+    _min_rows_to_calibrate: ClassVar = 4
     tasks: ClassVar = ("classification", "regression")
 
     task: Task = None
@@ -90,97 +87,107 @@ class GradientBoosting(Learner):
             super()._fit_calibrated(X, codes, weights)
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Any:
-        grown = next(self.grown(X, codes, weights, [self.n_iter_]))
-        return (
-            replace(self.model_, mean=grown) if self.regresses else grown
-        )  # a refit keeps what residuals said
+        model = next(self.grown(X, codes, weights, [self.n_iter_]))
+        # A refit of numbers keeps the distribution of the residuals.
+        return replace(self.model_, mean=model) if self.regresses else model
 
     def _fit_numbers(self, X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> None:
-        """The mean, and from its cross-fitted residuals the spread, or none if one for all rows is
-        as likely.
-        """
+        """The mean, and from its cross-fitted residuals the spread, which varies if that is likelier."""
         if len(X) == 1:
             raise Invalid.at("", "one sample shows no errors; boosting of numbers needs two rows")
-        if np.abs(y).max() > SINGLE / 4:
-            raise Invalid.at(
-                "", f"numbers must be at most {SINGLE / 4:.1g} in magnitude; use a larger unit"
-            )
-        folds = min(len(X), _FOLDS if len(X) > _FEW else 2 * _FOLDS)
-        fold = stratified_folds(np.zeros(len(X), dtype=np.intp), folds, self._seed()).astype(
-            np.int8
-        )
+        largest = SINGLE / 4
+        if np.abs(y).max() > largest:
+            message = f"numbers must be at most {largest:.1g} in magnitude; use a larger unit"
+            raise Invalid.at("", message)
+        folds = min(len(X), _FOLDS if len(X) > _MAX_ROWS_OF_MORE_FOLDS else 2 * _FOLDS)
+        unstratified = np.zeros(len(X), dtype=np.intp)
+        fold = stratified_folds(unstratified, folds, self._seed()).astype(np.int8)
+        numbers = FoldedRows(X, y, weights, fold)
         with part(0.0, 0.6, "mean"):
-            mean, unseen, self.n_iter_ = self._cross_fitted(
-                Dealt(X, y, weights, fold), folds, _squared
-            )
+            mean, unseen, self.n_iter_ = self._cross_fitted(numbers, folds, _squared)
         residuals = y - unseen
         typical = float(np.average(np.abs(residuals), weights=weights)) or 1.0
-        size = np.maximum(np.abs(residuals) / typical, _LEAST_SPREAD)
+        sizes = np.maximum(np.abs(residuals) / typical, _LEAST_SPREAD)
+        errors = FoldedRows(X, sizes, weights, fold)
         with part(0.6, 1.0, "spread"):
-            own = _SPREAD | {"min_samples_leaf": 2 * int(self.min_samples_leaf)}
-            sizes = Dealt(X, size, weights, fold)
-            spread, found, _ = self._cross_fitted(sizes, folds, _unlikely, **own)
-        found = np.maximum(found, _LEAST_SPREAD)
-        if _unlikely(found, sizes) >= _unlikely(float(np.average(size, weights=weights)), sizes):
-            spread, found = None, np.ones(len(X))
+            parameters = _SPREAD_PARAMETERS | {"min_samples_leaf": 2 * int(self.min_samples_leaf)}
+            spread, spreads, _ = self._cross_fitted(errors, folds, _unlikely, **parameters)
+        spreads = np.maximum(spreads, _LEAST_SPREAD)
+        constant = float(np.average(sizes, weights=weights))
+        if _unlikely(spreads, errors) >= _unlikely(constant, errors):
+            spread = None
+            spreads = np.ones(len(X))
         floor = 0.0 if y.min() >= 0 else -np.inf
-        self.model_ = Residuals(
-            mean, spread, _LEAST_SPREAD, thinned(residuals / found, weights), floor
-        )
+        scaled = thinned(residuals / spreads, weights)
+        self.model_ = Residuals(mean, spread, _LEAST_SPREAD, scaled, floor)
 
-    def _fit_folds(self, dealt: Dealt, folds: int) -> np.ndarray:
-        self.model_, P, self.n_iter_ = self._cross_fitted(dealt, folds, self._loss)
+    def _fit_folds(self, rows: FoldedRows, folds: int) -> np.ndarray:
+        self.model_, P, self.n_iter_ = self._cross_fitted(rows, folds, self._loss)
         return P.astype(np.float64)
 
-    def _loss(self, P: np.ndarray, dealt: Dealt) -> float:
-        """The log loss of unseen rows' probabilities (n, K) once they are calibrated: what too many
-        rounds leave.
+    def _loss(self, P: np.ndarray, rows: FoldedRows) -> float:
+        """The log loss of unseen rows' probabilities P (n, K) once they are calibrated.
+
+        So rounds are not judged by an overconfidence that the calibration takes away.
         """
-        judged = dealt.fold != UNJUDGED
-        P, codes, weights = P[judged].astype(np.float64), dealt.codes[judged], dealt.weights[judged]
+        held_out = rows.fold != UNJUDGED
+        P = P[held_out].astype(np.float64)
+        codes, weights = rows.codes[held_out], rows.weights[held_out]
         calibrator = loading.scikit.fit_calibrator(self.calibration_, P, codes, weights)
         return float(weights @ log_losses(calibrator.apply(P), codes))
 
     def _cross_fitted(
-        self, dealt: Dealt, folds: int, judge: Callable[[np.ndarray, Dealt], float], **own: Any
+        self,
+        rows: FoldedRows,
+        folds: int,
+        loss: Callable[[np.ndarray, FoldedRows], float],
+        **parameters: Any,
     ) -> tuple[Any, np.ndarray, int]:
-        """The model of all rows, each row's answer by a model that did not see it, and their
-        rounds: those with which these answers, as the `judge` has it, lose least. With parameters
-        of their `own`.
+        """The model of all rows, each row's prediction by a model that did not see it, the rounds.
+
+        The rounds are those with which these predictions have the least `loss`. `parameters` come
+        before those of the learner.
         """
         stages = np.unique(np.ceil(_STAGES * int(self.max_iter)).astype(int)).tolist()
         fits = Parallel(prefer="threads", return_as="generator")(
-            delayed(self.seeded().fold_stages)(*dealt, number, folds, stages, **own)
+            delayed(self.seeded().fold_stages)(*rows, number, folds, stages, **parameters)
             for number in range(folds)
         )
-        answers: np.ndarray = np.zeros(0)
-        for number, found in enumerate(fits):
+        unseen: np.ndarray = np.zeros(0)
+        for number, predictions in enumerate(fits):
             if number == 0:
-                answers = np.zeros((len(stages), len(dealt.X), *found.shape[2:]), dtype=found.dtype)
-            answers[:, dealt.fold == number] = found
+                shape = len(stages), len(rows.X), *predictions.shape[2:]
+                unseen = np.zeros(shape, dtype=predictions.dtype)
+            unseen[:, rows.fold == number] = predictions
             report((number + 1) / (folds + 1), stage_name(number, folds))
-        best = int(np.argmin([judge(each, dealt) for each in answers]))
+        best = int(np.argmin([loss(predictions, rows) for predictions in unseen]))
         with part(folds / (folds + 1), 1.0, stage_name(folds, folds)):
-            model = next(self.grown(*dealt.without(ALL), [stages[best]], **own))
-        return model, answers[best], stages[best]
+            model = next(self.grown(*rows.without(ALL), [stages[best]], **parameters))
+        return model, unseen[best], stages[best]
 
     def fold_stages(
-        self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, fold: np.ndarray, number: int, folds: int,
-        stages: Sequence[int], **own: Any,
-    ) -> np.ndarray:  # fmt: skip
-        """Probabilities (stages, rows, K), or numbers (stages, rows), of the rows of a fold by a
-        model without them, after each of `stages` rounds.
+        self,
+        X: np.ndarray,
+        codes: np.ndarray,
+        weights: np.ndarray,
+        fold: np.ndarray,
+        number: int,
+        folds: int,
+        stages: Sequence[int],
+        **parameters: Any,
+    ) -> np.ndarray:
+        """Predictions of the rows of fold `number` by a model without them, after `stages` rounds.
 
-        Probabilities as float32: all stages of all rows are in memory together, and calibration
-        does not see the difference.
+        Probabilities (stages, rows, K), or numbers (stages, rows). Probabilities are float32: all
+        stages of all rows are in memory together, and calibration does not see the difference.
         """
-        dealt = Dealt(X, codes, weights, fold)
-        rows = np.ascontiguousarray(dealt.only(number))
+        rows = FoldedRows(X, codes, weights, fold)
+        inside = np.ascontiguousarray(rows.only(number))
         with part(number / (folds + 1), (number + 1) / (folds + 1), stage_name(number, folds)):
-            grown = self.grown(*dealt.without(number), stages, **own)
+            models = self.grown(*rows.without(number), stages, **parameters)
             if self.regresses:
-                return np.stack([boosted.values(rows) for boosted in grown])
-            return np.stack([boosted.posterior(rows).astype(np.float32) for boosted in grown])
+                return np.stack([model.values(inside) for model in models])
+            return np.stack([model.posterior(inside).astype(np.float32) for model in models])
 
     def grown(
         self,
@@ -188,28 +195,25 @@ class GradientBoosting(Learner):
         codes: np.ndarray,
         weights: np.ndarray,
         rounds: Sequence[int],
-        **own: Any,
+        **parameters: Any,
     ) -> Iterator[Any]:
-        """The same model (`Boosted`) after each of so many rounds, with parameters of its `own`;
-        arguments as for `_fit_raw`.
+        """The same model (`Boosted`) after each number of `rounds`; arguments as for `_fit_raw`.
+
+        `parameters` come before those of the learner.
         """
         names = ("learning_rate", "min_samples_leaf", "l2_regularization", "random_state")
-        parameters = {name: getattr(self, name) for name in names} | {
-            "max_leaf_nodes": self.max_leaf_nodes_,
-            **own,
-        }
+        defaults = {name: getattr(self, name) for name in names}
+        defaults["max_leaf_nodes"] = self.max_leaf_nodes_
         return loading.scikit.boosted_trees.grown(
-            parameters, self.categorical(), X, codes, weights, rounds
+            defaults | parameters, self.categorical(), X, codes, weights, rounds
         )
 
 
-def _squared(found: np.ndarray, dealt: Dealt) -> float:
-    """The sum of squared errors."""
-    return float(np.square(found - dealt.codes) @ dealt.weights)
+def _squared(predictions: np.ndarray, rows: FoldedRows) -> float:
+    """The sum of squared errors of predictions (n,)."""
+    return float(np.square(predictions - rows.codes) @ rows.weights)
 
 
-def _unlikely(found: np.ndarray | float, sizes: Dealt) -> float:
-    """Minus the log-likelihood of some sizes, by exponential laws of the means `found`; but for
-    constants.
-    """
-    return float((np.log(found) + sizes.codes / found) @ sizes.weights)
+def _unlikely(means: np.ndarray | float, errors: FoldedRows) -> float:
+    """Minus the log-likelihood of sizes of errors by exponential laws of `means`, up to constants."""
+    return float((np.log(means) + errors.codes / means) @ errors.weights)

@@ -59,8 +59,8 @@ class HierarchicalLogistic(Learner):
     majority: Majority = None
     first: Annotated[
         KernelLogistic | BenefitLogistic | None,
-        "The model that separates the majority class from all others; benefit_logistic trains with the benefits, those"
-        " of the minority classes combined by their shares.",
+        "The model that separates the majority class from all others; benefit_logistic trains with"
+        " the benefits, those of the minority classes combined by their shares.",
     ] = None
     second: Annotated[
         KernelLogistic | Logistic | None, "The model that separates the minority classes."

@@ -120,8 +120,8 @@ class KernelLogistic(Learner):
     gamma: Annotated[
         float | None,
         Field(ge=1e-10, le=1e10),
-        "Scale of rbf, exp(-gamma distance^2), and of polynomial, (gamma a.b + 1)^degree; null is one over the summed"
-        " variance of the scaled features.",
+        "Scale of rbf, exp(-gamma distance^2), and of polynomial, (gamma a.b + 1)^degree; null is"
+        " one over the summed variance of the scaled features.",
     ] = None
     degree: Annotated[int, Field(ge=1, le=20), "Degree of the polynomial kernel."] = 3
     C: Strength = 1.0
@@ -129,7 +129,8 @@ class KernelLogistic(Learner):
     n_components: Annotated[
         int | None,
         Field(ge=1, le=5000),
-        "Nystroem landmarks: rows that span the functions; null is all rows of a small table, 1000 of a large one.",
+        "Nystroem landmarks: rows that span the functions; null is all rows of a small table, 1000"
+        " of a large one.",
     ] = None
     numeric_transform: str = "auto"
     max_iter: int = 1000

@@ -11,18 +11,21 @@ from scipy.special import expit
 from payoff.decisions.explanations import Contributions, of_terms
 from payoff.stored import Stored
 
-LARGEST = 1e100  # of a number's magnitude: the squares of such numbers, and their sums, stay finite
-FEW = 64  # rows up to which one operation on a bigger array is cheaper than several
-_TILE = 64  # rows that NumPy gets as one long row: short ones take it twice the time
-_CELLS = 1_000_000  # of the rows whose terms are in memory together
+# The largest magnitude of a number: the squares of such numbers, and their sums, stay finite.
+LARGEST = 1e100
+# Up to so many rows one operation on a bigger array is cheaper than several on smaller ones.
+ROWS_AT_ONCE = 64
+_TILE = 64  # rows that NumPy gets as one long row: short rows take twice the time
+_CELLS = 1_000_000  # terms that are in memory together
 _ZERO = np.zeros(())
 
 
 def summed(table: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """For each row of `places` (n, c) the sum (n, L) of those rows of `table` (T, L). O(n c L), O(n
-    L) space.
+    """For each row of `places` (n, c) the sum (n, L) of those rows of `table` (T, L).
+
+    O(n c L) time, O(n L) space.
     """
-    if len(places) <= FEW:
+    if len(places) <= ROWS_AT_ONCE:
         return table.take(places, axis=0).sum(axis=1)
     total = np.zeros((len(places), table.shape[1]))
     for column in places.T:
@@ -31,8 +34,9 @@ def summed(table: np.ndarray, places: np.ndarray) -> np.ndarray:
 
 
 def softmax(Z: np.ndarray) -> np.ndarray:
-    """Rows of probabilities proportional to exp(Z), (n, K); overwrites Z. Some entry of a row is
-    finite.
+    """Rows of probabilities proportional to exp(Z), (n, K); overwrites Z.
+
+    Each row has a finite entry.
     """
     Z -= Z.max(axis=1, keepdims=True)
     np.exp(Z, out=Z)
@@ -63,21 +67,19 @@ class Hinges(Stored):
 
     def apply(self, X: np.ndarray) -> np.ndarray:
         """The hinges (n, W) of rows (n, m), NaN where missing. O(n W)."""
-        H = (
-            None
-            if X.shape[1] == len(self.columns) and self._in_order
-            else X.take(self.columns, axis=1)
-        )
-        X = X if H is None else H
-        tiles, rest = divmod(len(X), _TILE)
+        H: np.ndarray | None = None
+        if X.shape[1] != len(self.columns) or not self._in_order:
+            H = X = X.take(self.columns, axis=1)
+        tiles = len(X) // _TILE
         if not tiles:
             return _bend(X, self.uppers, self.knots, out=H)
         H = np.empty(X.shape) if H is None else H
-        cut, shape = len(X) - rest, (tiles, _TILE * len(self.columns))
+        end = tiles * _TILE
+        shape = tiles, _TILE * len(self.columns)
         bounds = np.tile(self.uppers, _TILE), np.tile(self.knots, _TILE)
-        _bend(X[:cut].reshape(shape), *bounds, out=H[:cut].reshape(shape))
-        if rest:
-            _bend(X[cut:], self.uppers, self.knots, out=H[cut:])
+        _bend(X[:end].reshape(shape), *bounds, out=H[:end].reshape(shape))
+        if end < len(X):
+            _bend(X[end:], self.uppers, self.knots, out=H[end:])
         return H
 
     def curves(self, X: np.ndarray) -> np.ndarray:
@@ -98,13 +100,12 @@ def _bend(
 
 @dataclass(frozen=True)
 class Linear(Stored):
-    """Scores (n, L) of raw rows (n, m): what a linear model on `Design.matrix` gives, with
-    everything multiplied out.
+    """Scores (n, L) of raw rows (n, m): a linear model on `Design.matrix`, multiplied out.
 
-    `coef` (numeric features, L) and `intercept` (L,) act on raw numbers; `means` fill a missing one
-    and `marks` (as `coef`) are added for it; `table` (values, L) holds the term of every category
-    code, from `offsets` on for each feature, the last of its `lasts + 1` places being "missing",
-    which is also where codes beyond training end.
+    `coef` (numeric features, L) and `intercept` (L,) act on raw numbers; `means` replace a missing
+    number, for which `marks` (as `coef`) are added; `table` (values, L) holds the term of every
+    category code, from `offsets` on for each feature, the last of its `lasts + 1` places being
+    "missing", where codes that training did not contain end, too.
     """
 
     numeric: np.ndarray | None
@@ -121,21 +122,20 @@ class Linear(Stored):
     """The mean term (m, L) of each feature in training, once `recorded`."""
 
     @classmethod
-    def beside(cls, parts: Sequence[Self]) -> Self:
-        """One model with the scores of several, all folded with the same design (of the same rows
-        and weights).
-        """
+    def beside(cls, models: Sequence[Self]) -> Self:
+        """One model with the scores of several, all folded with the same design."""
         return replace(
-            parts[0],
-            coef=np.hstack([one.coef for one in parts]),
-            intercept=np.hstack([one.intercept for one in parts]),
-            marks=np.hstack([one.marks for one in parts]),
-            table=np.hstack([one.table for one in parts]),
+            models[0],
+            coef=np.hstack([model.coef for model in models]),
+            intercept=np.hstack([model.intercept for model in models]),
+            marks=np.hstack([model.marks for model in models]),
+            table=np.hstack([model.table for model in models]),
         )
 
     def recorded(self, X: np.ndarray, weights: np.ndarray) -> Self:
         """A copy with the mean term of each feature in rows X (n, m) of these weights (n,)."""
-        total, step = np.zeros((X.shape[1], len(self.intercept))), max(_CELLS // X.shape[1], 1)
+        total = np.zeros((X.shape[1], len(self.intercept)))
+        step = max(_CELLS // X.shape[1], 1)
         for start in range(0, len(X), step):
             rows = slice(start, start + step)
             total += np.tensordot(weights[rows], self.terms(X[rows]), axes=1)
@@ -143,13 +143,13 @@ class Linear(Stored):
 
     def contributions(self, X: np.ndarray, chosen: np.ndarray) -> Contributions:
         """See `of_terms`."""
-        return of_terms(
-            self.terms(X) - self.typical, self.intercept + self.typical.sum(axis=0), chosen
-        )
+        base = self.intercept + self.typical.sum(axis=0)
+        return of_terms(self.terms(X) - self.typical, base, chosen)
 
     def terms(self, X: np.ndarray) -> np.ndarray:
         """What each feature adds to the intercepts, (n, m, L). O(n m L)."""
-        N, T = self._columns(X), np.zeros((*X.shape, len(self.intercept)))
+        N = self._columns(X)
+        T = np.zeros((*X.shape, len(self.intercept)))
         missing = np.isnan(N)
         N = np.where(missing, self.means, np.clip(N, -LARGEST, LARGEST))
         owners = np.arange(X.shape[1]) if self.numeric is None else self.numeric
@@ -164,21 +164,19 @@ class Linear(Stored):
         with np.errstate(over="ignore", invalid="ignore"):
             Z = self.plain_scores(X)
             flat = Z.ravel()
-            finite = flat.dot(flat) < np.inf  # else something is missing, or beyond all measure
+            # The sum of squares is NaN or infinite where a number is missing or huge.
+            finite = flat.dot(flat) < np.inf
         if not finite:
             Z = self._careful(self._columns(X))
         if len(self.categorical):
-            # fmin passes over NaN: a missing code goes to the last place, and so does one beyond
-            # training.
+            # fmin ignores NaN: a missing code goes to the last place, and so does a larger code.
             codes = np.fmin(X.take(self.categorical, axis=1), self.lasts).astype(np.intp)
             codes += self.offsets
             Z += summed(self.table, codes)
         return Z
 
     def plain_scores(self, X: np.ndarray) -> np.ndarray:
-        """The part (n, L) of the scores that numeric features have, in rows where none is missing.
-        O(n m L).
-        """
+        """The scores (n, L) of numeric features alone, in rows where none is missing. O(n m L)."""
         Z: np.ndarray = self._columns(X).dot(self.coef)
         Z += self.intercept
         return Z
@@ -189,19 +187,17 @@ class Linear(Stored):
         return X if self.numeric is None else X.take(self.numeric, axis=1)
 
     def _careful(self, N: np.ndarray) -> np.ndarray:
+        """`plain_scores` from numeric columns N with missing or huge numbers."""
         missing = np.isnan(N)
-        scores: np.ndarray = np.where(missing, self.means, np.clip(N, -LARGEST, LARGEST)).dot(
-            self.coef
-        )
+        filled = np.where(missing, self.means, np.clip(N, -LARGEST, LARGEST))
+        scores: np.ndarray = filled.dot(self.coef)
         scores += self.intercept
         scores += missing.astype(np.float64).dot(self.marks)
         return scores
 
 
 def probabilities(Z: np.ndarray) -> np.ndarray:
-    """Probabilities of two classes from the log-odds (n, 1) of the second, or of K classes from K
-    scores (n, K).
-    """
+    """Probabilities from the log-odds (n, 1) of the second of two classes, or from scores (n, K)."""
     if Z.shape[1] > 1:
         return softmax(Z)
     return expit(np.concatenate((-Z, Z), axis=1))
@@ -222,7 +218,7 @@ class LinearScorer(Stored):
         return self.probabilities(self.linear.plain_scores(X))
 
     def probabilities(self, Z: np.ndarray) -> np.ndarray:
-        """Of scores (n, L), which are overwritten."""
+        """The probabilities (n, K) of scores (n, L), which are overwritten."""
         return probabilities(Z)
 
     def contributions(self, X: np.ndarray, chosen: np.ndarray) -> Contributions:

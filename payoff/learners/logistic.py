@@ -15,8 +15,8 @@ from payoff.learners.parameters import Calibration, Strength
 from payoff.learners.unseen import log_losses, near_best, unseen
 
 _CANDIDATES = (*SHAPES, "none")  # the simplest first; the one that a tail can break, last
-_MIN_ROWS = 200  # rows; on fewer the standard error hides what another transform gains
-_JUDGED = 3000  # rows that the choice of a transform looks at
+_MIN_ROWS = 200  # on fewer rows the standard error hides what another transform gains
+_MAX_ROWS = 3000  # the maximum number of rows from which a transform is chosen
 
 
 class Logistic(Learner):
@@ -46,22 +46,24 @@ class Logistic(Learner):
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> LinearScorer:
         design = Design.fit(X, weights, self.categorical(), self.numeric_transform_)
         model, converged = loading.scikit.fit_linear(design.matrix(X), codes, weights, self.C)
-        return LinearScorer(
-            design.fold(model.coef_, model.intercept_).recorded(X, weights), converged
-        )
+        linear = design.fold(model.coef_, model.intercept_).recorded(X, weights)
+        return LinearScorer(linear, converged)
 
 
 def chosen_transform(
-    learner: Any, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, C: float,
+    learner: Any,
+    X: np.ndarray,
+    codes: np.ndarray,
+    weights: np.ndarray,
+    C: float,
     candidates: Sequence[str] = _CANDIDATES,
-) -> str:  # fmt: skip
-    """What a learner's `numeric_transform` is on these rows: of `auto` the shape of the smallest
-    cross-validated log loss.
+) -> str:
+    """A learner's `numeric_transform`; for `auto` the shape of the least cross-validated log loss.
 
     `codes` are classes (n,), or labels (n, L) whose losses are added up. The first of the
     candidates that is not worse than the best by a standard error of the paired difference; `clip`
     on fewer than `_MIN_ROWS` rows. Three fits for each candidate and label on two thirds of at most
-    `_JUDGED` rows.
+    `_MAX_ROWS` rows.
     """
     transform, categorical = learner.numeric_transform, learner.categorical()
     if transform != "auto":
@@ -70,9 +72,9 @@ def chosen_transform(
         return "none"
     if len(X) < _MIN_ROWS:
         return "clip"
-    some = np.sort(np.random.default_rng(0).permutation(len(X))[:_JUDGED])
-    X, w = X[some], weights[some]
-    labels = codes[some].reshape(len(some), -1).T
+    sample = np.sort(np.random.default_rng(0).permutation(len(X))[:_MAX_ROWS])
+    X, w = X[sample], weights[sample]
+    labels = codes[sample].reshape(len(sample), -1).T
     gains = {
         shape: -np.sum([_losses(shape, X, y, w, categorical, C) for y in labels], axis=0)
         for shape in candidates
@@ -88,18 +90,17 @@ def _losses(
     categorical: Sequence[int],
     C: float,
 ) -> np.ndarray:
-    """Each row's log loss (n,) by a model that did not see it; where there is none it is the same
-    for every shape.
-    """
+    """Each row's log loss (n,) by a model that did not see it; 0 where there is only one class."""
     classes, codes = np.unique(codes, return_inverse=True)
     if len(classes) < 2:
         return np.zeros(len(X))
 
-    def answered(_: int, inside: np.ndarray, outside: np.ndarray) -> np.ndarray:
+    def fit_and_predict(_: int, inside: np.ndarray, outside: np.ndarray) -> np.ndarray:
         design = Design.fit(X[inside], weights[inside], categorical, shape)
         model, _ = loading.scikit.fit_linear(
             design.matrix(X[inside]), codes[inside], weights[inside], C
         )
         return np.asarray(model.predict_proba(design.matrix(X[outside])))
 
-    return log_losses(unseen(stratified_folds(codes, 3, 0), len(classes), answered), codes)
+    fold = stratified_folds(codes, 3, 0)
+    return log_losses(unseen(fold, len(classes), fit_and_predict), codes)

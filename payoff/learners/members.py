@@ -15,13 +15,14 @@ from payoff.compiled import kernel
 from payoff.stored import Stored
 
 CELLS = 1_000_000  # near rows that are in memory together
-_BLOCK = 64
+_BLOCK = 64  # training rows that one mark covers
 
 
 @dataclass(frozen=True, eq=False)
 class Members(Stored):
-    """Of N training rows with `weights` (N,), the leaf at node j has `rows[starts[j]:starts[j +
-    1]]`.
+    """Of N training rows with `weights` (N,), those in each leaf.
+
+    The leaf at node j has the rows `rows[starts[j]:starts[j + 1]]`.
     """
 
     weights: F64
@@ -30,52 +31,49 @@ class Members(Stored):
 
     @classmethod
     def of(cls, leaves: I32, nodes: int, weights: F64) -> Self:
-        """From the leaf of each training row in each tree (N, T), one of so many nodes. O(T N log
-        N).
+        """From the leaf of each training row in each tree (N, T), numbered among `nodes`.
+
+        O(T N log N).
         """
-        rows = np.concatenate([np.argsort(tree, kind="stable") for tree in leaves.T]).astype(
-            np.int32
-        )
+        orders = [np.argsort(tree, kind="stable") for tree in leaves.T]
         starts = np.cumsum(np.bincount(leaves.ravel() + 1, minlength=nodes + 1)).astype(np.int32)
-        return cls(weights, starts, rows)
+        return cls(weights, starts, np.concatenate(orders).astype(np.int32))
 
     def blocks(self, n: int) -> Iterator[slice]:
-        """Of n rows those to look at together."""
-        size = max(1, CELLS // self._most)
+        """Slices of n rows whose near rows fit into memory together."""
+        size = max(1, CELLS // self._max_near)
         return (slice(start, start + size) for start in range(0, n, size))
 
     @cached_property
-    def _most(self) -> int:
-        """Training rows that one row can have in its leaves."""
+    def _max_near(self) -> int:
+        """The maximum number of training rows that one row can have in its leaves."""
         N = len(self.weights)
         return min(N, int(np.diff(self.starts).max()) * (len(self.rows) // N))
 
-    def near(self, leaves: I32, own: I64 | None = None) -> tuple[I32, F64]:
-        """The training rows (n, S) in the leaves (n, T) of n rows, ascending, and the weight
-        reached with each (n, S): the mean over the trees of the shares of a leaf's weight.
+    def near(self, leaves: I32, excluded: I64 | None = None) -> tuple[I32, F64]:
+        """The training rows (n, S) in the leaves (n, T) of n rows, ascending, and their weight.
 
-        Training rows are not near themselves: `own` (n,), -1 of others. The last is repeated up to
-        S.
+        The weight (n, S) is the sum up to and with each of them; a training row weighs the mean
+        over the trees of its share of the leaf's weight. `excluded` (n,) is a training row that is
+        not near the row (itself, for training rows), or -1. Where a row has fewer than S near rows,
+        the last is repeated.
         """
-        own = np.full(len(leaves), -1) if own is None else own
-        near, reached = (
-            np.empty((len(leaves), self._most), dtype=np.int32),
-            np.empty((len(leaves), self._most)),
+        n, N = len(leaves), len(self.weights)
+        excluded = np.full(n, -1) if excluded is None else excluded
+        near = np.empty((n, self._max_near), dtype=np.int32)
+        reached = np.empty((n, self._max_near))
+        total = np.zeros(N)
+        blocks = np.zeros(N // _BLOCK + 1, dtype=np.uint8)
+        S = collect(
+            leaves, excluded, self.starts, self.rows, self.weights, total, blocks, near, reached
         )
-        total, blocks = (
-            np.zeros(len(self.weights)),
-            np.zeros(len(self.weights) // _BLOCK + 1, dtype=np.uint8),
-        )
-        most = collect(
-            leaves, own, self.starts, self.rows, self.weights, total, blocks, near, reached
-        )
-        return near[:, :most], reached[:, :most]
+        return near[:, :S], reached[:, :S]
 
 
 @kernel
 def collect(
     leaves: I32,
-    own: I64,
+    excluded: I64,
     starts: I32,
     held: I32,
     weights: F64,
@@ -84,40 +82,43 @@ def collect(
     near: I32,
     reached: F64,
 ) -> int:
-    """Write what `Members.near` returns; the most training rows of a row. `total`, `blocks` are
-    zero.
+    """Write what `Members.near` returns into `near` and `reached`; `total` and `blocks` are zero.
+
+    Returns S, the maximum number of near rows.
     """
-    most = 1
+    S = 1
     for i in range(leaves.shape[0]):
         for node in leaves[i]:
             if node >= 0:
-                add_leaf(held[starts[node] : starts[node + 1]], own[i], weights, total, blocks)
+                rows = held[starts[node] : starts[node + 1]]
+                add_leaf(rows, excluded[i], weights, total, blocks)
         size = list_rows(total, blocks, near[i], reached[i])
-        whole = reached[i, size - 1]
+        weight = reached[i, size - 1]
         for k in range(size):
-            reached[i, k] /= whole
+            reached[i, k] /= weight
         for k in range(size, near.shape[1]):
             near[i, k], reached[i, k] = near[i, size - 1], 1.0
-        most = max(most, size)
-    return most
+        S = max(S, size)
+    return S
 
 
 @kernel
-def add_leaf(rows: I32, own: int, weights: F64, total: F64, blocks: U8) -> None:
-    """Add their part of the weight 1 to the `total` of all rows but one, and mark their `blocks`."""
-    whole = 0.0
+def add_leaf(rows: I32, excluded: int, weights: F64, total: F64, blocks: U8) -> None:
+    """Divide the weight 1 among the rows of a leaf but the excluded one; mark their `blocks`."""
+    leaf_weight = 0.0
     for row in rows:
-        whole += 0.0 if row == own else weights[row]
+        leaf_weight += 0.0 if row == excluded else weights[row]
     for row in rows:
-        if row != own:
-            total[row] += weights[row] / whole
+        if row != excluded:
+            total[row] += weights[row] / leaf_weight
             blocks[row // _BLOCK] = 1
 
 
 @kernel
 def list_rows(total: F64, blocks: U8, near: I32, reached: F64) -> int:
-    """The number of rows with weight; write these and the sums of weight, and make `total` and
-    `blocks` zero.
+    """The number of rows with weight; writes these and the running sums of their weight.
+
+    Sets `total` and `blocks` to zero for the next row.
     """
     size, weight = 0, 0.0
     for block in range(blocks.shape[0]):

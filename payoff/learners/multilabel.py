@@ -17,7 +17,7 @@ from payoff.decisions.calibration import Calibrator, Isotonic, Sigmoid
 from payoff.decisions.folds import UNJUDGED, multilabel_folds
 from payoff.errors import Invalid
 from payoff.learners import loading
-from payoff.learners.base import ALL, Dealt, Learner
+from payoff.learners.base import ALL, FoldedRows, Learner
 from payoff.learners.design import Design
 from payoff.learners.linear import Linear
 from payoff.learners.logistic import Logistic, chosen_transform
@@ -344,7 +344,8 @@ class MultilabelForest(Multilabel):
     n_estimators: Annotated[int, Field(ge=1, le=10_000), "Number of trees."] = 100
     max_features: Annotated[
         Amount,
-        "Features considered for a split: a number, a fraction, or the root or logarithm of all; null is all.",
+        "Features considered for a split: a number, a fraction, or the root or logarithm of all;"
+        " null is all.",
     ] = "sqrt"
     min_samples_leaf: Annotated[int, Field(ge=1), "Minimum number of rows in a leaf."] = 2
     calibration: Calibration = "auto"
@@ -362,7 +363,7 @@ class MultilabelForest(Multilabel):
         """Grow the forest again on rows (n, m) and labels (n, L); calibration stays. Time: one
         forest.
         """
-        dealt = Dealt.whole(np.ascontiguousarray(X), as_indicator(y), np.ones(len(X)))
+        dealt = FoldedRows.in_no_fold(np.ascontiguousarray(X), as_indicator(y), np.ones(len(X)))
         ((_, self.model_, _),) = loading.compiled.forests.grown_forests(
             self, dealt, [ALL], self.min_samples_leaf
         )
@@ -385,7 +386,7 @@ class MultilabelForest(Multilabel):
         needed = any(self._method(np.bincount(y, minlength=2)) != "none" for y in Y.T)
         folds = [*np.unique(fold[fold != UNJUDGED]).tolist(), ALL] if needed else [ALL]
         P = np.zeros(Y.shape)
-        dealt = Dealt(X, Y, weights, fold)
+        dealt = FoldedRows(X, Y, weights, fold)
         for number, forest, _ in loading.compiled.forests.grown_forests(
             self, dealt, folds, self.min_samples_leaf
         ):

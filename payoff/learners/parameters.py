@@ -1,8 +1,8 @@
 """A learner's parameters, declared once: annotations of its estimator, such as
 `n_estimators: Annotated[int, Field(ge=1, le=10_000), "Number of trees."] = 100`.
 
-What requests may say, the OpenAPI document and the card follow from them. Parameters without such
-an annotation are not for requests. A parameter whose types are learners is a learner of one of
+What requests may contain, the OpenAPI document and the card follow from them. Parameters without
+such an annotation are not for requests. A parameter whose types are learners is a learner of one of
 these kinds, by default of the first.
 """
 
@@ -32,8 +32,8 @@ from payoff.errors import (
 
 Calibration = Annotated[
     Literal["auto", "isotonic", "sigmoid", "none"],
-    "Calibration of cross-fitted probabilities: step curves (isotonic), a logistic curve (sigmoid), none, or by the log"
-    " loss of rows that it did not see (auto).",
+    "Calibration of cross-fitted probabilities: step curves (isotonic), a logistic curve"
+    " (sigmoid), none, or by the log loss of rows that it did not see (auto).",
 ]
 Strength = Annotated[
     float,
@@ -50,43 +50,40 @@ Task = Annotated[
 ]
 Count = Annotated[int, Field(ge=1)]
 Amount = Count | Annotated[float, Field(gt=0, le=1)] | Literal["sqrt", "log2"] | None
-"""Of features: a number, a fraction, or the root or logarithm of all; None is all."""
+"""An amount of features: a number, a fraction, or the root or logarithm of all; None is all."""
 
 
 class LearnerRequest(BaseModel):
-    """What a request says of a learner: its kind and all parameters, defaults filled in; a learner
-    inside is another.
+    """A learner as requests contain it: its kind and all parameters, defaults filled in.
 
-    An integer is written without a decimal point, and a boolean is no number.
+    A parameter that is a learner is a LearnerRequest, too. An integer is written without a decimal
+    point, and a boolean is no number.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
     kind: str
     estimator: ClassVar[Any]
-    """The class that it is about."""
+    """The class of the learner."""
 
     @classmethod
     def checked(
-        cls, said: Mapping[str, Any], extra: Literal["forbid", "ignore"] = "forbid"
+        cls, document: Mapping[str, Any], extra: Literal["forbid", "ignore"] = "forbid"
     ) -> Self:
         """From names and values; Invalid with every flaw, at the name."""
         try:
-            return cls.model_validate(said, extra=extra)
+            return cls.model_validate(document, extra=extra)
         except ValidationError as error:
             names = [field.alias or name for name, field in cls.model_fields.items()]
-            strange = islice((name for name in said if name not in names), MAX_ERRORS)
-            others = [
-                one
-                for one in error.errors(include_url=False, include_input=False)
-                if one["loc"][0] in names
-            ]
-            flaws = [unknown_at(pointer(name), "parameter", name, names) for name in strange]
-            raise Invalid.of([*flaws, *flaws_of(others, said)]) from error
+            unknown_names = islice((name for name in document if name not in names), MAX_ERRORS)
+            errors = error.errors(include_url=False, include_input=False)
+            known = [details for details in errors if details["loc"][0] in names]
+            flaws = [unknown_at(pointer(name), "parameter", name, names) for name in unknown_names]
+            raise Invalid.of([*flaws, *flaws_of(known, document)]) from error
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """All that it says but the kind, by the names of requests."""
+        """All parameters, without the kind, by the names of requests."""
         return self.model_dump(by_alias=True, exclude={"kind"})
 
     @property
@@ -96,24 +93,22 @@ class LearnerRequest(BaseModel):
 
     @property
     def needs_square(self) -> bool:
-        """Whether a benefit matrix changes what is trained, of a model of models what one inside
-        is, and needs a column for each class.
+        """Whether training uses a benefit matrix, which needs a column for each class.
+
+        A learner made of learners uses it where one of these does.
         """
-        inside = [one.takes("benefits") for _, one in self if isinstance(one, LearnerRequest)]
-        return (
-            self.takes("benefits")
-            and (not inside or any(inside))
-            and not self.estimator.any_actions
-        )
+        if not self.takes("benefits") or self.estimator.any_actions:
+            return False
+        inside = [value.takes("benefits") for _, value in self if isinstance(value, LearnerRequest)]
+        return not inside or any(inside)
 
     @classmethod
     def takes(cls, name: str) -> bool:
         """Whether the learner trains with `benefits`, or with `feature_costs`."""
-        return any(one.name == name for one in fields(cls.estimator))
+        return any(parameter.name == name for parameter in fields(cls.estimator))
 
     def naming(self, classes: Sequence[int | str], *, by_position: bool = False) -> Self:
-        """With every class that it names as `classes` write it, 1 and "1" being one, or as its
-        position in them.
+        """A copy that names classes as `classes` write them, 1 and "1" being the same, or by position.
 
         Raises Invalid at the parameter that names no class.
         """
@@ -126,9 +121,8 @@ class LearnerRequest(BaseModel):
                 names = [str(known) for known in classes]
                 if str(value) not in names:
                     raise Invalid.at(pointer(name), unknown("class", value, names))
-                changed[name] = (
-                    names.index(str(value)) if by_position else classes[names.index(str(value))]
-                )
+                position = names.index(str(value))
+                changed[name] = position if by_position else classes[position]
         return self.model_copy(update=changed)
 
     def build(
@@ -148,37 +142,36 @@ class LearnerRequest(BaseModel):
         names no class.
         """
         if self.estimator.needs_benefits and benefits is None:
-            raise Invalid.at(
-                "/benefits", f"{self.kind} trains with a benefit matrix; send one as benefits"
-            )
+            message = f"{self.kind} trains with a benefit matrix; send one as benefits"
+            raise Invalid.at("/benefits", message)
         shared: dict[str, Any] = {
             "categorical_features": categorical_features,
             "random_state": random_state,
             "benefits": benefits,
         }
-        arguments = {
-            k: value
-            for k, value in {**shared, "feature_costs": feature_costs}.items()
-            if self.takes(k)
-        }
-        for name, value in self if classes is None else self.naming(classes, by_position=True):
-            if name != "kind":
-                arguments[name] = (
-                    value.build(**shared) if isinstance(value, LearnerRequest) else value
-                )
+        data = {**shared, "feature_costs": feature_costs}
+        arguments = {name: value for name, value in data.items() if self.takes(name)}
+        request = self if classes is None else self.naming(classes, by_position=True)
+        for name, value in request:
+            if isinstance(value, LearnerRequest):
+                arguments[name] = value.build(**shared)
+            elif name != "kind":
+                arguments[name] = value
         return self.estimator(**arguments)
 
 
 @cache
 def request_of(estimator: Any) -> type[LearnerRequest]:
-    """The model of requests about this class of estimators, described by the first paragraph of its
-    docstring.
+    """The model of requests for this class of estimators.
+
+    The first paragraph of the class's docstring describes it.
     """
     hints = get_type_hints(estimator, include_extras=True)
-    own = [
-        one for one in fields(estimator) if one.init and get_origin(hints[one.name]) is Annotated
-    ]
-    declared: dict[str, Any] = {one.name: _field(hints[one.name], one.default) for one in own}
+    declared: dict[str, Any] = {
+        parameter.name: _field(hints[parameter.name], parameter.default)
+        for parameter in fields(estimator)
+        if parameter.init and get_origin(hints[parameter.name]) is Annotated
+    }
     model = create_model(
         estimator.name,
         __base__=LearnerRequest,
@@ -190,14 +183,13 @@ def request_of(estimator: Any) -> type[LearnerRequest]:
 
 
 def _field(hint: Any, default: Any) -> tuple[Any, Any]:
-    doc = next(one for one in hint.__metadata__ if isinstance(one, str))
-    kinds: list[Any] = [one for one in get_args(get_args(hint)[0]) if is_dataclass(one)]
-    inner: list[Any] = [request_of(one) for one in kinds]
+    """The annotation and the default of a parameter's field in requests."""
+    description = next(text for text in hint.__metadata__ if isinstance(text, str))
+    kinds: list[Any] = [kind for kind in get_args(get_args(hint)[0]) if is_dataclass(kind)]
+    inner: list[Any] = [request_of(kind) for kind in kinds]
     if not inner:
-        return Annotated[hint, Field(description=doc)], default
-    schema = WithJsonSchema(
-        {"description": doc}
-    )  # generators of clients fail at an object within alternatives
-    return Annotated[reduce(or_, inner), Field(discriminator="kind"), schema], inner[0](
-        kind=kinds[0].name
-    )
+        return Annotated[hint, Field(description=description)], default
+    # The schema is cut: generators of clients fail at an object within alternatives.
+    schema = WithJsonSchema({"description": description})
+    first = inner[0](kind=kinds[0].name)
+    return Annotated[reduce(or_, inner), Field(discriminator="kind"), schema], first

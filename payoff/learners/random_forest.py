@@ -11,7 +11,7 @@ from pydantic import Field
 
 from payoff.acquisition.prices import Prices
 from payoff.learners import loading
-from payoff.learners.base import ALL, Dealt
+from payoff.learners.base import ALL, FoldedRows
 from payoff.learners.parameters import Amount, Calibration, Count, Task
 from payoff.learners.stepwise import Stepwise, prices_of
 from payoff.progress import part
@@ -37,14 +37,14 @@ class RandomForest(Stepwise):
     n_estimators: Annotated[int, Field(ge=1, le=10_000), "Number of trees."] = 100
     max_features: Annotated[
         Amount | Literal["auto"],
-        "Features considered for a split: a number, a fraction, or the root or logarithm of all; null is all; auto is"
-        " the root for classes, and all for numbers. With all features the trees ask for more of the same ones, so"
-        " `/acquire` asks for fewer.",
+        "Features considered for a split: a number, a fraction, or the root or logarithm of all;"
+        " null is all; auto is the root for classes, and all for numbers. With all features the"
+        " trees ask for more of the same ones, so `/acquire` asks for fewer.",
     ] = "auto"
     min_samples_leaf: Annotated[
         Count | Literal["auto"],
-        "Minimum number of rows in a leaf; auto is 1, 2 or 5, by the log loss of rows out of bag; for numbers 1, 3 or"
-        " 10, by the cost of their quantiles.",
+        "Minimum number of rows in a leaf; auto is 1, 2 or 5, by the log loss of rows out of bag;"
+        " for numbers 1, 3 or 10, by the cost of their quantiles.",
     ] = "auto"
     calibration: Calibration = "auto"
 
@@ -79,7 +79,7 @@ class RandomForest(Stepwise):
         return replace(self, calibration="none", min_samples_leaf=self.min_samples_leaf_)
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Any:
-        dealt = Dealt.whole(X, codes, weights)
+        dealt = FoldedRows.in_no_fold(X, codes, weights)
         ((_, forest, bags),) = loading.compiled.forests.grown_forests(
             self, dealt, [ALL], self.min_samples_leaf_
         )
@@ -91,7 +91,7 @@ class RandomForest(Stepwise):
         )
         return kind.of(forest, bags, X, codes, weights, corrected=corrected)
 
-    def _fit_folds(self, dealt: Dealt, folds: int) -> np.ndarray:
+    def _fit_folds(self, dealt: FoldedRows, folds: int) -> np.ndarray:
         P = np.empty((len(dealt.X), len(self.classes_)))
         forests = loading.compiled.forests.grown_forests(
             self, dealt, [*range(folds), ALL], self.min_samples_leaf_

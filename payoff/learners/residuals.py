@@ -10,16 +10,17 @@ from payoff.arrays import F64
 from payoff.decisions.quantities import Distribution, Samples
 from payoff.stored import Stored
 
-RESIDUALS = 1000  # that stand for all
-_CELLS = 1 << 20  # of the distributions that are made at once
+RESIDUALS = 1000  # quantiles of the residuals that stand for all of them
+_CELLS = 1 << 20  # numbers of the distributions that are made at once
 
 
 @dataclass(frozen=True, eq=False)
 class Residuals(Stored):
-    """A boosted mean, a boosted `spread` (None: the same for all rows), and `scaled` (R,):
-    residuals of unseen rows in units of their spread, ascending and equally likely, as in split
-    conformal prediction. The spread is at least `least`, and no number below `floor`: numbers that
-    are never negative stay so.
+    """A boosted mean, a boosted spread, and the residuals of unseen rows in units of their spread.
+
+    `scaled` (R,) are these residuals, ascending and equally likely, as in split conformal
+    prediction. `spread` None is the same for all rows, and no spread is below `least`. No number is
+    below `floor`: numbers that are never negative stay so.
     """
 
     mean: Any
@@ -33,22 +34,19 @@ class Residuals(Stored):
         return np.asarray(np.maximum(self.mean.values(X), self.floor))
 
     def distribution(self, X: np.ndarray) -> Distribution:
-        """Of rows X (n, m): the mean plus each residual times the row's spread. O(n R)."""
+        """For rows X (n, m): the mean plus each residual times the row's spread. O(n R)."""
         values = np.asarray(self.mean.values(X))
-        spread = (
-            np.ones(len(X))
-            if self.spread is None
-            else np.maximum(self.spread.values(X), self.least)
-        )
+        spread = np.ones(len(X))
+        if self.spread is not None:
+            spread = np.maximum(self.spread.values(X), self.least)
 
         def parts() -> Iterator[Samples]:
-            levels, rows = (
-                np.arange(1, len(self.scaled) + 1)[None] / len(self.scaled),
-                _CELLS // len(self.scaled),
-            )
-            for begin in range(0, len(X), rows):
-                some = slice(begin, begin + rows)
-                samples = values[some, None] + spread[some, None] * self.scaled
+            R = len(self.scaled)
+            levels = np.arange(1, R + 1)[None] / R
+            step = _CELLS // R
+            for start in range(0, len(X), step):
+                rows = slice(start, start + step)
+                samples = values[rows, None] + spread[rows, None] * self.scaled
                 yield Samples(np.maximum(samples, self.floor), levels)
 
         return Distribution(np.maximum(values, self.floor), parts)

@@ -68,7 +68,7 @@ class ScoreCalibrator(Learner):
     """
 
     name: ClassVar = "score_calibrator"
-    _fewest: ClassVar = 10
+    _min_rows_to_calibrate: ClassVar = 10
 
     calibration: Calibration = "auto"
     input: Annotated[Literal["scores", "probabilities"], "What the rows are."] = "scores"
@@ -109,14 +109,15 @@ class ScoreCalibrator(Learner):
     def _doubts(self, X: np.ndarray, codes: np.ndarray) -> Iterator[str]:
         if self.input == "probabilities":
             if self.calibration == "auto" and self.calibration_ == "none":
-                yield f"left uncalibrated: fewer than {self._fewest} rows are outside of the most common class"
+                yield f"left uncalibrated: fewer than {self._min_rows_to_calibrate} rows are outside of the most common class"
             return
         if X.shape[1] <= 2:
             area, error = rank_area(_differences(X)[:, 0], codes == 1)
             if area < 0.5 + error:
                 yield (
-                    f"the scores hardly rank the classes: the area under the ROC curve is {area:.2f}, give or take"
-                    f" {error:.2f}; greater scores must mean the second class"
+                    f"the scores hardly rank the classes: the area under the ROC curve is"
+                    f" {area:.2f}, give or take {error:.2f}; greater scores must mean the second"
+                    f" class"
                 )
 
 

@@ -1,4 +1,4 @@
-"""Choose by the log loss of rows that a fit did not see: among models, preparations, calibrations."""
+"""Choose models, preparations, calibrations by the log loss of rows that a fit did not see."""
 
 from collections.abc import Callable, Mapping
 
@@ -9,27 +9,30 @@ from payoff.decisions.folds import stratified_folds
 from payoff.learners import loading
 
 _FOLDS = 5
-_CELLS = 30_000  # rows times classes that are enough to choose by: at most two seconds or so
-_CLEAR = 1.5  # standard errors: with none or one the choice followed noise, with two it gave away half of the gain
-_FLOOR = (
-    1e-6  # probability below which an error counts as no worse: one row must not decide a choice
-)
+# Rows times classes that are enough to choose by: it takes at most about two seconds.
+_ENOUGH_CELLS = 30_000
+# A calibration replaces another whose loss is greater by so many standard errors: with none or one
+# the choice followed noise, with two it gave away half of the gain.
+_CLEAR = 1.5
+# The probability below which an error counts as no worse: one row must not decide a choice.
+_FLOOR = 1e-6
 
 
 def unseen(
-    fold: np.ndarray, n_classes: int, answered: Callable[[int, np.ndarray, np.ndarray], np.ndarray]
+    fold: np.ndarray,
+    n_classes: int,
+    fit_and_predict: Callable[[int, np.ndarray, np.ndarray], np.ndarray],
 ) -> np.ndarray:
-    """Probabilities (n, K) of each row in a fold, by a model without that fold; rows in no fold
-    have zeros.
+    """Probabilities (n, K) of each row by a model without its fold; zeros for rows in no fold.
 
-    `fold` (n,) is of `stratified_folds`, so that every model knows every class. `answered` takes a
-    fold's number and the masks (n,) of the rows to learn from and to answer; it returns the
-    probabilities of the rows to answer.
+    `fold` (n,) is of `stratified_folds`, so that every model knows every class. `fit_and_predict`
+    takes a fold's number and the masks (n,) of the rows to learn from and to predict; it returns
+    the probabilities of the rows to predict.
     """
     P = np.zeros((len(fold), n_classes))
     for number in range(int(fold.max()) + 1):
-        inside, outside = fold != number, fold == number
-        P[outside] = answered(number, inside, outside)
+        outside = fold == number
+        P[outside] = fit_and_predict(number, ~outside, outside)
     return P
 
 
@@ -41,20 +44,20 @@ def calibrated_unseen(
     fold: np.ndarray,
     resolution: float = 0.0,
 ) -> np.ndarray:
-    """P (n, K), of each row by a calibration that was fitted without its fold (n,); arguments as of
-    `fit_calibrator`, or the method `none`.
+    """P (n, K), each row calibrated by a calibration that was fitted without its fold (n,).
+
+    Arguments as of `fit_calibrator`; the method `none` leaves P as it is.
     """
 
-    def answered(_: int, inside: np.ndarray, outside: np.ndarray) -> np.ndarray:
-        found: np.ndarray = P[outside]
-        if method != "none":
-            fitted = loading.scikit.fit_calibrator(
-                method, P[inside], codes[inside], weights[inside], resolution
-            )
-            found = fitted.apply(found)
-        return found
+    def fit_and_predict(_: int, inside: np.ndarray, outside: np.ndarray) -> np.ndarray:
+        if method == "none":
+            return P[outside]
+        calibrator = loading.scikit.fit_calibrator(
+            method, P[inside], codes[inside], weights[inside], resolution
+        )
+        return calibrator.apply(P[outside])
 
-    return unseen(fold, P.shape[1], answered)
+    return unseen(fold, P.shape[1], fit_and_predict)
 
 
 def log_losses(P: np.ndarray, codes: np.ndarray) -> np.ndarray:
@@ -70,13 +73,12 @@ def mean_and_error(values: np.ndarray, weights: np.ndarray) -> tuple[float, floa
 
 
 def near_best(values: Mapping[str, np.ndarray], weights: np.ndarray) -> list[str]:
-    """The names, in their order, whose values (n,) have the largest mean, or one standard error
-    less at most.
+    """The names, in their order, whose values (n,) have the largest mean, or nearly the largest.
 
-    The error is that of the paired difference.
+    Nearly is at most one standard error of the paired difference less.
     """
     best = max(values, key=lambda name: mean_and_error(values[name], weights)[0])
-    gaps = {name: mean_and_error(values[best] - own, weights) for name, own in values.items()}
+    gaps = {name: mean_and_error(values[best] - x, weights) for name, x in values.items()}
     return [name for name, (gap, error) in gaps.items() if gap <= error]
 
 
@@ -88,42 +90,46 @@ def best_calibration(
     *,
     may_leave: bool = True,
 ) -> str:
-    """`sigmoid`, or `isotonic` or `none` where these are clearly better; arguments as of
-    `fit_calibrator`.
+    """`sigmoid`, or `isotonic` or `none` where it is clearly better; arguments as `fit_calibrator`.
 
     The first whose log loss no later one lowers by more than `_CLEAR` standard errors of the
-    difference, on five folds of some 30,000 rows times classes at most. Isotonic curves need 20
-    rows of each class; `none` is among them with `may_leave`. The sigmoid comes first because with
-    up to 1,000 rows of a class it was the best or as good on nearly all tables: see
-    docs/explanation/defaults.md.
+    difference, on five folds of at most `_ENOUGH_CELLS` rows times classes, or a few rows of each
+    class. Isotonic curves need 20 rows of each class; `none` is tried with `may_leave`. The sigmoid
+    comes first because with up to 1,000 rows of a class it was the best or as good on nearly all
+    tables: see docs/explanation/defaults.md.
     """
-    curves = ["isotonic"] if np.bincount(codes).min() >= MIN_ROWS_OF_CURVE else []
-    best, *others = ["sigmoid", *curves, *(["none"] if may_leave else [])]
-    if not others:
+    methods = ["sigmoid"]
+    if np.bincount(codes).min() >= MIN_ROWS_OF_CURVE:
+        methods.append("isotonic")
+    if may_leave:
+        methods.append("none")
+    best, *alternatives = methods
+    if not alternatives:
         return best
-    some = _some(codes)
-    P, codes, weights = P[some], codes[some], weights[some]
+    rows = _sample(codes)
+    P, codes, weights = P[rows], codes[rows], weights[rows]
     fold = stratified_folds(codes, _FOLDS, 0)
 
-    def losses(method: str) -> np.ndarray:  # of rows in no fold all the same
+    def losses(method: str) -> np.ndarray:
+        # Rows in no fold have the same loss by every method.
         return log_losses(calibrated_unseen(method, P, codes, weights, fold, resolution), codes)
 
     least = losses(best)
-    for other in others:
-        tried = losses(other)
-        gain, error = mean_and_error(least - tried, weights)
+    for method in alternatives:
+        loss = losses(method)
+        gain, error = mean_and_error(least - loss, weights)
         if gain > _CLEAR * error:
-            best, least = other, tried
+            best, least = method, loss
     return best
 
 
-def _some(codes: np.ndarray) -> np.ndarray:
-    """The numbers of all rows, or of as many random ones as `_CELLS` allow, of each class its share
-    or a few.
+def _sample(codes: np.ndarray) -> np.ndarray:
+    """The numbers of all rows, or of as many random ones as `_ENOUGH_CELLS` allow.
+
+    Each class (codes (n,)) has its share of them, or all of its rows up to `MIN_ROWS_OF_CURVE`.
     """
     counts = np.bincount(codes)
     order = np.random.default_rng(0).permutation(len(codes))
-    shares = np.maximum(
-        MIN_ROWS_OF_CURVE, counts * min(1.0, _CELLS / (len(codes) * len(counts)))
-    ).astype(np.intp)
-    return np.concatenate([order[codes[order] == k][:most] for k, most in enumerate(shares)])
+    share = min(1.0, _ENOUGH_CELLS / (len(codes) * len(counts)))
+    sizes = np.maximum(MIN_ROWS_OF_CURVE, counts * share).astype(np.intp)
+    return np.concatenate([order[codes[order] == k][:size] for k, size in enumerate(sizes)])

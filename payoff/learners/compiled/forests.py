@@ -13,7 +13,7 @@ from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from payoff.acquisition.forest import FlatForest, Orders, order_categories
 from payoff.acquisition.nodes import Nodes, Tree, beside, converted, flatten
 from payoff.errors import Invalid
-from payoff.learners.base import Dealt, check_sizes, stage_name
+from payoff.learners.base import FoldedRows, check_sizes, stage_name
 from payoff.learners.unseen import log_losses
 from payoff.progress import report
 
@@ -44,7 +44,7 @@ def forest_like(learner: Any) -> RandomForestClassifier | RandomForestRegressor:
 
 
 def grown_forests(
-    learner: Any, dealt: Dealt, folds: Sequence[int], min_samples_leaf: int
+    learner: Any, dealt: FoldedRows, folds: Sequence[int], min_samples_leaf: int
 ) -> Iterator[tuple[int, FlatForest, np.ndarray]]:
     """A learner's forest without each of the folds, and whether its trees grew from each of its
     rows (n, T); a piece of work is some trees of one of them.
@@ -147,7 +147,7 @@ def _grow_some(
     Returns them flat, the distributions at their roots (count, K), whether they grew from each of
     these rows (n, count), and the order of the categories.
     """
-    rows, truth, weight = Dealt(X, codes, weights, fold).without(without)
+    rows, truth, weight = FoldedRows(X, codes, weights, fold).without(without)
     numbers = truth.dtype.kind == "f"
     ranked = (truth - truth.mean())[:, None] / (truth.std() or 1.0) if numbers else truth
     orders = order_categories(rows, ranked, weight, n_classes, categorical)

@@ -64,9 +64,9 @@ class CostTree(Learner):
     trade_off: Annotated[
         float | None,
         Field(alias="lambda", ge=0, le=LARGEST),
-        "Weight of the expected price of a case relative to the loss; null trains a path of 20 values and takes the one"
-        " with the least error on validation rows within the budget, or with benefits and feature_costs the largest net"
-        " benefit.",
+        "Weight of the expected price of a case relative to the loss; null trains a path of 20"
+        " values and takes the one with the least error on validation rows within the budget, or"
+        " with benefits and feature_costs the largest net benefit.",
     ] = None
     rho: Annotated[
         float, Field(ge=0, le=1e10), "L1 penalty on the weights, independent of prices."
@@ -83,7 +83,8 @@ class CostTree(Learner):
     ] = 0.01
     features: Annotated[
         Literal["raw", "boosted"],
-        "Inputs of the models: the features (raw), or small boosted trees of them (boosted), which are nonlinear.",
+        "Inputs of the models: the features (raw), or small boosted trees of them (boosted), which"
+        " are nonlinear.",
     ] = "raw"
     weak_learners: Annotated[
         int, Field(ge=1, le=1000), "Boosting rounds, if features is boosted."
