@@ -21,9 +21,9 @@ def rest_weights(
     one_vs_rest: str = "normalised",
     needed: Sequence[int] | None = None,
 ) -> np.ndarray:
-    """The weight eta (K,) that the rest carries against each class k, for benefits (K, K) and class
-    shares (K,).
+    """The weight eta (K,) that the other classes together carry against each class k.
 
+    `benefits` (K, K), class `shares` (K,). The rest of k are all classes but k.
     `eta = (b00 - b01) / (b11 - b10)`, where b00, b01 and b10 combine the rest's entries of the
     matrix: as means by the rest's shares (`normalised`; with two classes eta[1] is the binary eta),
     or as printed, as sums by all classes' shares. Raises Invalid (relative to the matrix) where one
@@ -40,13 +40,13 @@ def rest_weights(
             f"training needs a {K} x {K} benefit matrix of finite numbers: a row and a column per"
             f" class",
         )
-    W = np.tile(shares, (K, 1))  # W[k, i]: what class i counts among the rest of k
+    W = np.tile(shares, (K, 1))  # W[k, i]: the share of class i in the rest of k
     np.fill_diagonal(W, 0.0)
     if one_vs_rest == "normalised":
         W /= W.sum(axis=1, keepdims=True)
     right = np.diag(B)
-    spared = W @ right - (W * B.T).sum(axis=1)  # b00 - b01: what it pays not to call the rest k
-    gained = right - (W * B).sum(axis=1)  # b11 - b10: what it pays to call k itself
+    spared = W @ right - (W * B.T).sum(axis=1)  # b00 - b01: the gain of not calling the rest k
+    gained = right - (W * B).sum(axis=1)  # b11 - b10: the gain of calling k itself
     with np.errstate(all="ignore"):
         eta: np.ndarray = spared / gained
     usable = (spared > 0) & (gained > 0) & (eta > 0) & np.isfinite(eta)
@@ -63,54 +63,51 @@ def rest_weights(
 
 
 def _flaws(B: np.ndarray, k: int, spared: float, gained: float) -> list[Flaw]:
-    """What is wrong with the matrix for class k against the rest."""
+    """The flaws of the matrix for class k against the rest."""
     flaws: list[Flaw] = []
     if not spared > 0:
         text = f"calling a class {k} must pay less than being right about it, at least on average"
         culprits = [i for i in range(len(B)) if i != k and B[i, k] >= B[i, i]]
-        flaws += [
-            Flaw(pointer(i, k), f"{B[i, k]:g} is not below {B[i, i]:g} at [{i}][{i}]: {text}")
-            for i in culprits
-        ]
-        flaws += [] if culprits else [Flaw("", f"column {k}: {text}")]
+        for i in culprits:
+            message = f"{B[i, k]:g} is not below {B[i, i]:g} at [{i}][{i}]: {text}"
+            flaws.append(Flaw(pointer(i, k), message))
+        if not culprits:
+            flaws.append(Flaw("", f"column {k}: {text}"))
     if not gained > 0:
         errors = B[k, k] - gained
-        flaws.append(
-            Flaw(
-                pointer(k, k),
-                f"{B[k, k]:g} must exceed {errors:g}, the combined benefit of row {k}'s errors",
-            )
-        )
-    return flaws or [
-        Flaw("", f"the benefits that weigh class {k} are too far apart: their ratio has no value")
-    ]
+        message = f"{B[k, k]:g} must exceed {errors:g}, the combined benefit of row {k}'s errors"
+        flaws.append(Flaw(pointer(k, k), message))
+    if not flaws:
+        message = f"the benefits that weigh class {k} are too far apart: their ratio has no value"
+        flaws.append(Flaw("", message))
+    return flaws
 
 
 @dataclass(frozen=True)
 class Weighted(LinearScorer):
-    """`linear` scores the unweighted log-odds of the second class, or of each of K classes against
-    the rest.
+    """Models of weighted rows, with the weighting undone in their intercepts.
 
-    `shifts` (1,) or (K,) = log eta undo the undoing.
+    `linear` scores the unweighted log-odds of the second class, or of each of K classes against the
+    rest; without `shifts` (1,) or (K,) = log eta they are the weighted log-odds again.
     """
 
     shifts: np.ndarray
 
     def probabilities(self, Z: np.ndarray) -> np.ndarray:
-        """Each class's own, divided by their sum, with no 0/0 far out."""
+        """The probability of each class by its model, divided by their sum; no 0/0 far out."""
         return probabilities(Z if Z.shape[1] == 1 else log_expit(Z))
 
     def contributions(self, X: np.ndarray, chosen: np.ndarray) -> Contributions:
-        """To the log-odds of the chosen class against the rest, by its own model."""
+        """Contributions to the log-odds of the chosen class against the rest, by that class's model."""
         if len(self.shifts) == 1:
             return super().contributions(X, chosen)
-        rows, typical = np.arange(len(X)), self.linear.typical
-        values = (self.linear.terms(X) - typical)[rows, :, chosen]
+        typical = self.linear.typical
+        values = (self.linear.terms(X) - typical)[np.arange(len(X)), :, chosen]
         base = (self.linear.intercept + typical.sum(axis=0))[chosen]
         return Contributions(values, base, chosen, "log_odds")
 
     def weighted(self, X: np.ndarray) -> np.ndarray:
-        """The weighted models' own scores (n, K), before calibration, each with its own cut at 1/2.
+        """The scores (n, K) of the weighted models, before calibration, each with its cut at 1/2.
 
         Two classes: columns 1 - s and s. More: each class's score against the rest; rows do not sum
         to 1.
@@ -148,8 +145,9 @@ class BenefitLogistic(Logistic):
     model_: Weighted = field(init=False, repr=False)
 
     def predict(self, X: np.ndarray) -> np.ndarray:
-        """The class of the largest weighted score (ties to the first); without benefits the most
-        probable class.
+        """The class of the largest weighted score; without benefits the most probable class.
+
+        Ties go to the first class.
         """
         if self.benefits is None:
             return super().predict(X)
@@ -157,19 +155,19 @@ class BenefitLogistic(Logistic):
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Weighted:
         K = len(self.classes_)
-        eta, sums = np.ones(K), np.bincount(codes, weights)
+        eta = np.ones(K)
         if self.benefits is not None:
+            sums = np.bincount(codes, weights)
             with below("/benefits"):
                 eta = rest_weights(self.benefits, sums / sums.sum(), self.one_vs_rest)
         design = Design.fit(X, weights, self.categorical(), self.numeric_transform_)
         columns = design.matrix(X)
         classes = [1] if K == 2 else list(range(K))
-        fits = [
-            loading.scikit.fit_linear(
-                columns, codes == k, np.where(codes == k, 1.0, eta[k]) * weights, self.C
-            )
-            for k in classes
-        ]
+        fits = []
+        for k in classes:
+            members = codes == k
+            weighted = np.where(members, 1.0, eta[k]) * weights
+            fits.append(loading.scikit.fit_linear(columns, members, weighted, self.C))
         shifts = np.log(eta[classes])
         coef = np.concatenate([model.coef_ for model, _ in fits])
         intercept = np.concatenate([model.intercept_ for model, _ in fits]) + shifts

@@ -29,10 +29,10 @@ class Stages(Stored):
     majority: int
 
     def posterior(self, X: np.ndarray) -> np.ndarray:
-        D = self.first.posterior(X)
-        others = D[:, 1:] if self.second is None else D[:, 1:] * self.second.posterior(X)
+        P = self.first.posterior(X)
+        minority = P[:, 1:] if self.second is None else P[:, 1:] * self.second.posterior(X)
         H = self.majority
-        return np.concatenate((others[:, :H], D[:, :1], others[:, H:]), axis=1)
+        return np.concatenate((minority[:, :H], P[:, :1], minority[:, H:]), axis=1)
 
 
 class HierarchicalLogistic(Learner):
@@ -71,10 +71,7 @@ class HierarchicalLogistic(Learner):
 
     @property
     def converged_(self) -> bool:
-        stages: tuple[Any, ...] = (
-            self.model_.first,
-            self.model_.second,
-        )  # of kinds that are fitted in steps
+        stages: tuple[Any, ...] = (self.model_.first, self.model_.second)
         return all(stage.converged_ for stage in stages if stage is not None)
 
     def predict(self, X: np.ndarray) -> np.ndarray:
@@ -88,10 +85,8 @@ class HierarchicalLogistic(Learner):
     def _check(self) -> None:
         for name, stage in (("first", self.first), ("second", self.second)):
             if isinstance(stage, KernelLogistic) and stage.majority is not None:
-                raise Invalid.at(
-                    pointer(name, "majority"),
-                    "majority is set once, beside the stages, not inside one",
-                )
+                message = "majority is set once, beside the stages, not inside one"
+                raise Invalid.at(pointer(name, "majority"), message)
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Stages:
         H = most_common(self.classes_, self.majority, codes, weights)
@@ -110,9 +105,10 @@ class HierarchicalLogistic(Learner):
         return Stages(first, second, H)
 
     def _grouped(self, sums: np.ndarray, majority: int) -> np.ndarray | None:
-        """Benefits (2, 2) of majority and minority, in which the minority weighs as much more than
-        the majority as the rest does, for classes of these weights (K,): the second stage's errors
-        are not the first's. Raises Invalid at `/benefits/…`.
+        """Benefits (2, 2) of majority and minority, for classes with sums of weights (K,).
+
+        The minority has the weight of the majority's rest (`rest_weights`): errors among minority
+        classes are the second stage's. Raises Invalid at `/benefits/…`.
         """
         if self.benefits is None:
             return None

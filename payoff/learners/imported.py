@@ -1,8 +1,7 @@
-"""Models that were trained elsewhere, behind the interface of a learner: of joblib files, and of
-ONNX files.
+"""Models that were trained elsewhere, in joblib or ONNX files, behind the interface of a learner.
 
-Loading a joblib file runs the code that it names. onnxruntime runs ONNX files, the way in for other
-libraries than scikit-learn.
+Loading a joblib file runs the code that it names. onnxruntime runs ONNX files, the way in for
+libraries other than scikit-learn.
 """
 
 import io
@@ -24,15 +23,16 @@ from payoff.learners.unseen import calibrated_unseen
 from payoff.stored import Stored
 
 FOLDS = 5
-_WORDS = 300  # characters of a foreign error
-_TOLERANCE = 1e-4  # of the sum of a row: some formats have float32
-_SHOWN = 5
-_ROWS_ALONE = 10  # rows that are answered once more, each alone
-_WHOLE = 2.0**24  # numbers beyond it are rounded to whole ones, or more, in single precision
+_MAX_ERROR = 300  # characters of a foreign error in a message
+_TOLERANCE = 1e-4  # error of the sum of a row: some formats have float32
+_SHOWN = 5  # names, or probabilities, in a message
+_MAX_CLASSES_SHOWN = 20  # classes in a message
+_ROWS_ALONE = 10  # rows that are predicted once more, each alone
+_LARGEST_EXACT = 2.0**24  # single precision rounds larger numbers to integers, or more
 CHANGE = 0.05
-"""Of a probability: what a change of rounding may not exceed."""
+"""The largest change of a probability that rounding of inputs may cause."""
 _NUMBERS = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(int64)": np.int64}
-_PLAIN = re.compile(r"\W")  # what converters to ONNX replace in names
+_REPLACED = re.compile(r"\W")  # the characters that converters to ONNX replace in names
 
 
 class Feature(Protocol):
@@ -57,8 +57,9 @@ class Schema(Protocol):
 
 @dataclass(frozen=True)
 class Columns(Stored):
-    """The model's columns: `order` (w,) are their positions in the rows, `words` the categories of
-    each and NaN for a missing one, or None for numbers.
+    """The model's columns: `order` (w,) are their positions in the rows.
+
+    `words` has for each column its categories, NaN last for a missing one, or None for numbers.
     """
 
     order: np.ndarray
@@ -66,23 +67,25 @@ class Columns(Stored):
 
     @classmethod
     def of(cls, schema: Schema, names: Sequence[str] | None, count: int | None) -> Self:
-        """The columns of a model that knows their `names`, or only their number; Invalid where the
-        data set differs.
+        """The columns of a model that knows their `names`, or only their number.
+
+        Invalid where the data set differs.
         """
-        if names is None and count is not None and count != len(schema.names):
-            what = f"the model takes {count} columns, and the data set has {len(schema.names)} features"
-            raise Invalid.at("/dataset", what)
+        m = len(schema.names)
+        if names is None and count is not None and count != m:
+            message = f"the model takes {count} columns, and the data set has {m} features"
+            raise Invalid.at("/dataset", message)
         if names is not None and set(names) != set(schema.names):
-            absent, extra = sorted({*names} - {*schema.names}), sorted({*schema.names} - {*names})
-            what = f"the data set lacks {absent[:_SHOWN]}, and the model does not take {extra[:_SHOWN]}"
-            raise Invalid.at("/dataset", f"the columns of model and data set differ: {what}")
+            missing = sorted({*names} - {*schema.names})[:_SHOWN]
+            extra = sorted({*schema.names} - {*names})[:_SHOWN]
+            raise Invalid.at(
+                "/dataset",
+                "the columns of model and data set differ: the data set lacks"
+                f" {missing}, and the model does not take {extra}",
+            )
         position = {name: j for j, name in enumerate(schema.names)}
-        order = [position[name] for name in names] if names else list(range(len(schema.names)))
-        found = [schema.features[j] for j in order]
-        words = [
-            np.array([*one.categories, np.nan], dtype=object) if one.type == "categorical" else None
-            for one in found
-        ]
+        order = [position[name] for name in names] if names else list(range(m))
+        words = [_words(schema.features[j]) for j in order]
         return cls(np.array(order, dtype=np.intp), tuple(words))
 
     def of_rows(self, X: np.ndarray) -> np.ndarray:
@@ -93,10 +96,16 @@ class Columns(Stored):
         mixed = ordered.astype(object)
         for j, words in enumerate(self.words):
             if words is not None:
-                mixed[:, j] = words[
-                    np.where(np.isnan(ordered[:, j]), -1, ordered[:, j]).astype(np.intp)
-                ]
+                codes = np.where(np.isnan(ordered[:, j]), -1, ordered[:, j]).astype(np.intp)
+                mixed[:, j] = words[codes]
         return mixed
+
+
+def _words(feature: Feature) -> np.ndarray | None:
+    """The categories of a feature, NaN last; None for a number."""
+    if feature.type != "categorical":
+        return None
+    return np.array([*feature.categories, np.nan], dtype=object)
 
 
 class Imported(Learner):
@@ -113,11 +122,14 @@ class Imported(Learner):
 
     def __post_init__(self) -> None:
         self.classes_ = np.arange(self.n_classes)
-        self.model_, self.calibrator_, self.calibration_ = self.scorer, None, "none"
+        self.model_ = self.scorer
+        self.calibrator_ = None
+        self.calibration_ = "none"
 
     def posterior(self, X: np.ndarray) -> np.ndarray:
-        """Probabilities (n, K) of rows (n, m), NaN where missing; Invalid at /instances where the
-        model raises.
+        """Probabilities (n, K) of rows (n, m), NaN where missing.
+
+        Invalid at /instances where the model raises an error.
         """
         P = np.full((len(X), self.n_classes), np.nan)
         rows = np.flatnonzero(~(np.isnan(X) & ~self.takes_missing).any(axis=1))
@@ -126,23 +138,21 @@ class Imported(Learner):
                 P[rows] = self.scorer.posterior(X[rows])
             except (MemoryError, PayoffError):
                 raise
-            except Exception as error:  # ValueError, too, where the shape is another
-                what = f"the model does not answer these instances: {type(error).__name__}: {str(error)[:_WORDS]}"
-                raise Invalid.at("/instances", what) from error
+            except Exception as error:  # any error of the model, and of an answer of another shape
+                text = f"{type(error).__name__}: {str(error)[:_MAX_ERROR]}"
+                message = f"the model does not answer these instances: {text}"
+                raise Invalid.at("/instances", message) from error
         return P if self.calibrator_ is None else self.calibrator_.apply(P)
 
     def calibrate(self, method: str, P: np.ndarray, codes: np.ndarray, seed: int) -> np.ndarray:
-        """Calibrate by `isotonic` or `sigmoid` on the model's P (n, K) of all rows with codes (n,),
-        two of each class.
+        """Calibrate by `isotonic` or `sigmoid` on the model's P (n, K) of all rows, codes (n,).
 
-        Returns probabilities (n, K) of the same rows, each by a calibration that was fitted without
-        it.
+        Each class has two rows or more. Returns probabilities (n, K) of the same rows, each by a
+        calibration that was fitted without it.
         """
         weights = np.ones(len(P))
-        self.calibration_, self.calibrator_ = (
-            method,
-            loading.scikit.fit_calibrator(method, P, codes, weights),
-        )
+        self.calibration_ = method
+        self.calibrator_ = loading.scikit.fit_calibrator(method, P, codes, weights)
         fold = stratified_folds(codes, min(FOLDS, int(np.bincount(codes).min())), seed)
         return calibrated_unseen(method, P, codes, weights, fold)
 
@@ -150,48 +160,49 @@ class Imported(Learner):
 def class_order(
     names: Sequence[Any], classes: Sequence[int | str], place: str = "/dataset"
 ) -> np.ndarray | None:
-    """The position of each of the data set's `classes` among the model's `names`, None where they
-    are the same list.
+    """The position of each of the data set's `classes` among the model's `names`.
 
-    Invalid with both. What is equal or written alike is one class: 1, 1.0 and "1"; true, "true" and
-    "True".
+    None where they are the same list. Names that are equal or written alike are one class: 1, 1.0
+    and "1"; true, "true" and "True". Raises Invalid at `place`, with both lists.
     """
     plain = [name.item() if isinstance(name, np.generic) else name for name in names]
-    order = [next((j for j, name in enumerate(plain) if _alike(name, one)), -1) for one in classes]
+    order = [
+        next((j for j, name in enumerate(plain) if _alike(name, label)), -1) for label in classes
+    ]
     if sorted(order) == list(range(len(plain))):
         return None if order == sorted(order) else np.array(order, dtype=np.intp)
-    ours, theirs = (", ".join(map(repr, list(each)[:20])) for each in (classes, plain))
-    raise Invalid.at(
-        place, f"the classes differ: the model has {theirs}, the labels of the data set are {ours}"
-    )
+    ours = ", ".join(map(repr, classes[:_MAX_CLASSES_SHOWN]))
+    theirs = ", ".join(map(repr, plain[:_MAX_CLASSES_SHOWN]))
+    message = f"the classes differ: the model has {theirs}, the labels of the data set are {ours}"
+    raise Invalid.at(place, message)
 
 
-def _alike(name: Any, one: int | str) -> bool:
-    written = (
-        str(name).lower() == str(one).lower() if isinstance(name, bool) else str(name) == str(one)
-    )
-    return bool(name == one) or written
+def _alike(name: Any, label: int | str) -> bool:
+    if name == label:
+        return True
+    if isinstance(name, bool):
+        return str(name).lower() == str(label).lower()
+    return str(name) == str(label)
 
 
 def checked_rows(P: np.ndarray, n_classes: int) -> np.ndarray:
-    """A model's answers as probabilities (n, K); Invalid where they are none."""
+    """A model's answers as probabilities (n, K); Invalid where they are no probabilities."""
     P = np.asarray(P, dtype=np.float64)
     if P.ndim != 2 or P.shape[1] != n_classes:
-        raise Invalid.at(
-            "/file", f"the model answers an array of shape {P.shape}; expected {n_classes} columns"
-        )
+        message = f"the model answers an array of shape {P.shape}; expected {n_classes} columns"
+        raise Invalid.at("/file", message)
     good = (np.abs(P.sum(axis=1) - 1) <= _TOLERANCE) & (P >= -_TOLERANCE).all(axis=1)
     if not good.all():
         row = np.round(P[~good][0], 6).tolist()
-        raise Invalid.at(
-            "/file", f"the model's answers are not probabilities that sum to 1, such as {row[:10]}"
-        )
+        message = f"the model's answers are not probabilities that sum to 1, such as {row[:10]}"
+        raise Invalid.at("/file", message)
     return P
 
 
 def check_alone(scorer: "Foreign", X: np.ndarray, among: np.ndarray) -> None:
-    """Invalid where a model answers some row of X (n, m) alone otherwise than `among` the others
-    (n, K).
+    """Raise Invalid where a model's answer for a row of X (n, m) depends on the other rows.
+
+    `among` (n, K) are its answers for all rows together; a few rows are predicted alone.
     """
     for i in np.linspace(0, len(X) - 1, min(len(X), _ROWS_ALONE)).astype(np.intp):
         alone = scorer.answers(X[i : i + 1])
@@ -206,16 +217,16 @@ def check_alone(scorer: "Foreign", X: np.ndarray, among: np.ndarray) -> None:
 
 
 def rounded_columns(scorer: Scorer, X: np.ndarray) -> tuple[np.ndarray, float]:
-    """The columns of X (n, m) with numbers that single precision rounds by 1 or more, if the model
-    rounds them so; and for which share of the rows the next single number changes a probability by
-    more than `CHANGE`.
+    """The columns of X (n, m) whose large numbers the model rounds, and how much that matters.
 
-    A model rounds them that answers rounded numbers with the very same probabilities. Half of the
+    The columns have numbers that single precision rounds to integers or more, and the model answers
+    rounded numbers with the very same probabilities. The second value is the share of rows in which
+    the next number of single precision changes a probability by more than `CHANGE`. Half of these
     next numbers are greater, half are smaller, at random, as differences of columns matter.
     """
     with np.errstate(over="ignore"):
         single = X.astype(np.float32)
-    rounded = (single != X) & (np.abs(X) > _WHOLE) & np.isfinite(single)
+    rounded = (single != X) & (np.abs(X) > _LARGEST_EXACT) & np.isfinite(single)
     columns = np.flatnonzero(rounded.any(axis=0))
     if not columns.size:
         return columns, 0.0
@@ -229,15 +240,17 @@ def rounded_columns(scorer: Scorer, X: np.ndarray) -> tuple[np.ndarray, float]:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Foreign(Stored):
-    """A model of another library; `order` (K,): the data set's classes among its own, None where
-    they agree.
+    """A model of another library.
+
+    `order` (K,) are the positions of the data set's classes among the model's; None where they
+    agree.
     """
 
     columns: Columns
     order: np.ndarray | None = None
 
     def answers(self, X: np.ndarray) -> np.ndarray:
-        """The probabilities (n, K) of rows (n, m) as the model gives them, in its own order."""
+        """The probabilities (n, K) of rows (n, m) as the model gives them, in its order."""
         raise NotImplementedError
 
     def posterior(self, X: np.ndarray) -> np.ndarray:
@@ -255,17 +268,15 @@ class JoblibScorer(Foreign):
 
     def answers(self, X: np.ndarray) -> np.ndarray:
         with joblib.parallel_config(backend="sequential"), warnings.catch_warnings():
-            warnings.filterwarnings(
-                "ignore", "X does not have valid feature names"
-            )  # it was fitted on a frame
+            # A model that was fitted on a frame of pandas warns of rows without names.
+            warnings.filterwarnings("ignore", "X does not have valid feature names")
             return np.asarray(self.model.predict_proba(self.columns.of_rows(X)), dtype=np.float64)
 
 
 def load_joblib(
     content: bytes, schema: Schema, classes: Sequence[int | str], *, version_skew: bool
 ) -> JoblibScorer:
-    """The object in a joblib file as a scorer of the data set's rows; Invalid where they do not
-    fit.
+    """The object in a joblib file as a scorer of the data set's rows; Invalid where they do not fit.
 
     With `version_skew` it may be of another version of scikit-learn, and answer otherwise than
     there; without, that library's warning about it is raised.
@@ -275,20 +286,23 @@ def load_joblib(
             warnings.simplefilter("error", loading.scikit.InconsistentVersionWarning)
         model = joblib.load(io.BytesIO(content))
     if not hasattr(model, "predict_proba") or not hasattr(model, "classes_"):
-        what = f"{type(model).__name__!r} gives no class probabilities (predict_proba), or is not fitted"
-        raise Invalid.at("/file", f"{what}; expected a fitted classifier")
+        raise Invalid.at(
+            "/file",
+            f"{type(model).__name__!r} gives no class probabilities (predict_proba), or is not"
+            " fitted; expected a fitted classifier",
+        )
     names = getattr(model, "feature_names_in_", None)
     known = None if names is None else [str(name) for name in names]
     columns = Columns.of(schema, known, getattr(model, "n_features_in_", None))
-    return JoblibScorer(
-        columns=columns, order=class_order(list(model.classes_), classes), model=model
-    )
+    order = class_order(list(model.classes_), classes)
+    return JoblibScorer(columns=columns, order=order, model=model)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OnnxScorer(Foreign):
-    """The bytes of an ONNX file. The session is not pickled: it is opened with the first rows, in
-    one thread.
+    """The bytes of an ONNX file.
+
+    The session is not pickled: it is opened with the first rows, in one thread.
     """
 
     content: bytes
@@ -299,41 +313,40 @@ class OnnxScorer(Foreign):
         return _session(self.content)
 
     def answers(self, X: np.ndarray) -> np.ndarray:
-        found = self.run(X)
-        if isinstance(found, list):
-            return np.array([list(row.values()) for row in found], dtype=np.float64)
-        P = np.asarray(found, dtype=np.float64).reshape(len(X), -1)
+        output = self.run(X)
+        if isinstance(output, list):
+            return np.array([list(row.values()) for row in output], dtype=np.float64)
+        P = np.asarray(output, dtype=np.float64).reshape(len(X), -1)
         return np.column_stack((1.0 - P, P)) if P.shape[1] == 1 else P
 
     def run(self, X: np.ndarray) -> Any:
         """The output that holds the probabilities: a map by class for each row, or an array."""
-        inputs, rows = self.session.get_inputs(), self.columns.of_rows(X)
+        inputs = self.session.get_inputs()
+        rows = self.columns.of_rows(X)
         parts = [rows] if len(inputs) == 1 else [rows[:, j : j + 1] for j in range(len(inputs))]
-        sent = {one.name: _typed(part, one.type) for one, part in zip(inputs, parts, strict=True)}
-        return self.session.run([_probabilities(self.session)], sent)[0]
+        feed = {
+            node.name: _typed(values, node.type) for node, values in zip(inputs, parts, strict=True)
+        }
+        return self.session.run([_probabilities(self.session)], feed)[0]
 
 
 def load_onnx(
     content: bytes, schema: Schema, classes: Sequence[int | str], named: Sequence[str] | None
 ) -> OnnxScorer:
-    """A scorer of the data set's rows; `named` are the columns of the probabilities, where the
-    model has no maps.
+    """A scorer of the data set's rows.
 
+    `named` are the classes of the columns of probabilities, where the model has no maps by class.
     Invalid where columns or classes do not fit; MissingPackage where onnxruntime is not installed.
     """
-    scorer, place = (
-        OnnxScorer(columns=_columns(_session(content).get_inputs(), schema), content=content),
-        "/classes",
-    )
-    if named is None:
-        first, place = scorer.run(np.zeros((1, len(schema.names)))), "/dataset"
-        if not isinstance(first, list):
-            raise Invalid.at(
-                "/classes",
-                "the file does not name its classes: send them in the order of its columns",
-            )
-        named = list(first[0])
-    return replace(scorer, order=class_order(named, classes, place))
+    columns = _columns(_session(content).get_inputs(), schema)
+    scorer = OnnxScorer(columns=columns, content=content)
+    if named is not None:
+        return replace(scorer, order=class_order(named, classes, "/classes"))
+    maps = scorer.run(np.zeros((1, len(schema.names))))
+    if not isinstance(maps, list):
+        message = "the file does not name its classes: send them in the order of its columns"
+        raise Invalid.at("/classes", message)
+    return replace(scorer, order=class_order(list(maps[0]), classes, "/dataset"))
 
 
 def _session(content: bytes) -> Any:
@@ -343,28 +356,24 @@ def _session(content: bytes) -> Any:
         raise MissingPackage("ONNX models need onnxruntime: pip install onnxruntime") from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.enable_cpu_mem_arena = False  # what a large batch took is given back
+    options.enable_cpu_mem_arena = False  # the memory of a large batch is given back
     options.log_severity_level = 4
     return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
 
 
 def _columns(inputs: Sequence[Any], schema: Schema) -> Columns:
-    """Which features the inputs take: all in one matrix, or one each by their names."""
-    if (
-        len(inputs) == 1
-        and len(inputs[0].shape) == 2
-        and (len(schema.names) > 1 or inputs[0].name not in schema.names)
-    ):
+    """The features that the inputs take: all in one matrix, or one for each input, by its name."""
+    matrix = len(inputs) == 1 and len(inputs[0].shape) == 2
+    if matrix and (len(schema.names) > 1 or inputs[0].name not in schema.names):
         width = inputs[0].shape[1]
         return Columns.of(schema, None, width if isinstance(width, int) else None)
-    plain = {_PLAIN.sub("_", name): name for name in schema.names}
-    return Columns.of(
-        schema, [plain.get(_PLAIN.sub("_", one.name), one.name) for one in inputs], None
-    )
+    plain = {_REPLACED.sub("_", name): name for name in schema.names}
+    names = [plain.get(_REPLACED.sub("_", node.name), node.name) for node in inputs]
+    return Columns.of(schema, names, None)
 
 
 def _typed(values: np.ndarray, kind: str) -> np.ndarray:
-    """Values as an input takes them; ValueError for those that it cannot, such as a missing word."""
+    """Values as an input takes them; ValueError for other values, such as a missing word."""
     if kind == "tensor(string)":
         if not all(isinstance(value, str) for value in values.flat):
             raise ValueError("the model takes strings, and one is missing or a number")
@@ -376,15 +385,17 @@ def _typed(values: np.ndarray, kind: str) -> np.ndarray:
 
 
 def _probabilities(session: Any) -> str:
-    """The output that holds the probabilities: maps by class, or the numbers whose name says so, or
-    the last ones.
+    """The name of the output of probabilities: maps by class, else numbers.
+
+    Of several outputs that with "prob" in its name, else the last.
     """
     outputs = session.get_outputs()
-    found = [one for one in outputs if one.type.startswith("seq(map")]
-    found = found or [one for one in outputs if one.type in ("tensor(float)", "tensor(double)")]
-    if not found:
-        raise Invalid.at(
-            "/file",
-            "the model has no output of probabilities, only labels: export it with probabilities",
+    maps = [node for node in outputs if node.type.startswith("seq(map")]
+    numbers = [node for node in outputs if node.type in ("tensor(float)", "tensor(double)")]
+    candidates = maps or numbers
+    if not candidates:
+        message = (
+            "the model has no output of probabilities, only labels: export it with probabilities"
         )
-    return next((one for one in found if "prob" in one.name.lower()), found[-1]).name
+        raise Invalid.at("/file", message)
+    return next((node for node in candidates if "prob" in node.name.lower()), candidates[-1]).name

@@ -21,17 +21,17 @@ from payoff.stored import Stored
 # Up to so many rows every row is a landmark, and the fit exact. Measured on two cores (cover
 # types, 7 classes): 2000 rows 1.9 s, 3000 rows 4.6 s, 4000 rows 9.3 s: the cube begins to rule.
 EXACT_ROWS = 3000
-# Landmarks beyond. Cover types, 16,000 rows, held-out log loss: 300 landmarks .699 (3 s), 1000 .666
-# (8 s), 2000 .661 (17 s); thyroid .155, .155, .153. Drawing them evenly over the classes instead
-# changed none by more than 1 %.
+# Landmarks of more rows. Cover types, 16,000 rows, held-out log loss: 300 landmarks .699 (3 s),
+# 1000 .666 (8 s), 2000 .661 (17 s); thyroid .155, .155, .153. Drawing them evenly over the classes
+# instead changed none by more than 1 %.
 LANDMARKS = 1000
-# Numbers in the map of rows to landmarks (400 MB). Beyond 50,000 rows there are fewer landmarks,
-# down to a tenth.
+# Numbers in the map of rows to landmarks (400 MB). With more than 50,000 rows there are fewer
+# landmarks, down to a tenth.
 CELLS = 50_000_000
-BLOCK = (
-    2048  # rows mapped at a time, so that a map of 20,000 x 1000 needs no second array of its size
-)
-_FAR = 1e200  # kernel values beyond keep their sign and no more: their sums must stay finite
+# Rows mapped at a time, so that a map of 20,000 x 1000 needs no second array of its size.
+BLOCK = 2048
+# Kernel values of a larger magnitude are cut to it, as their sums must stay finite.
+_LARGEST_VALUE = 1e200
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,9 @@ class Kernel(Stored):
     def __call__(
         self, A: np.ndarray, B: np.ndarray, squares: np.ndarray | None = None
     ) -> np.ndarray:
-        """The matrix of k(a, b): (n, d) and (m, d) give (n, m), C-contiguous; O(n m d). `squares`
-        (m,): |b|^2.
+        """The matrix of k(a, b), (n, m) C-contiguous, for A (n, d) and B (m, d); O(n m d).
+
+        `squares` (m,): |b|^2.
         """
         K: np.ndarray = A @ B.T
         if self.name == "linear":
@@ -54,7 +55,7 @@ class Kernel(Stored):
         if self.name == "polynomial":
             K *= self.gamma
             K += 1.0
-            limit = _FAR ** (1.0 / self.degree)
+            limit = _LARGEST_VALUE ** (1.0 / self.degree)
             np.clip(K, -limit, limit, out=K)
             np.power(K, self.degree, out=K)
             return K
@@ -87,14 +88,12 @@ class KernelScorer(Stored):
 
     def posterior(self, X: np.ndarray) -> np.ndarray:
         if len(X) > BLOCK:
-            return np.concatenate(
-                [self.posterior(X[start : start + BLOCK]) for start in range(0, len(X), BLOCK)]
-            )
+            starts = range(0, len(X), BLOCK)
+            return np.concatenate([self.posterior(X[start : start + BLOCK]) for start in starts])
         with np.errstate(over="ignore"):
             Z = np.clip(self.design.dense(X), -LARGEST, LARGEST)
-        return softmax(
-            self.kernel(Z, self.landmarks, self._squares).dot(self.alpha) + self.intercept
-        )
+        similarities = self.kernel(Z, self.landmarks, self._squares)
+        return softmax(similarities.dot(self.alpha) + self.intercept)
 
 
 class KernelLogistic(Learner):
@@ -104,7 +103,7 @@ class KernelLogistic(Learner):
     `design.Design`; default `gamma` is scikit-learn's `scale` (on glass, ecoli and image
     segmentation it was ahead of the median distance rule). `C` has scikit-learn's meaning;
     intercepts are free. `numeric_transform`: as for `logistic.Logistic`. Landmarks are rows drawn
-    at random: every row (exact) up to EXACT_ROWS, LANDMARKS or fewer beyond. The linear kernel is
+    at random: every row (exact) up to EXACT_ROWS, else LANDMARKS or fewer. The linear kernel is
     always exact and ignores `gamma`, `degree` and `n_components`.
 
     Fitted, besides `Learner`'s: `majority_`; `gamma_`; `n_components_` (0 for linear);
@@ -148,21 +147,21 @@ class KernelLogistic(Learner):
         self.majority_ = self.classes_[reference]
         design = Design.fit(X, weights, self.categorical(), self.numeric_transform_)
         self.gamma_ = self.gamma or solver.default_gamma(design.matrix(X), weights)
-        others = np.delete(np.arange(K), reference)
-        Y = (codes[:, None] == others).astype(np.float64)
+        classes = np.delete(np.arange(K), reference)
+        Y = (codes[:, None] == classes).astype(np.float64)
         if self.kernel == "linear":
             self.n_components_ = 0
-            W = self._solved(np.hstack([design.dense(X), np.ones((len(Y), 1))]), Y, weights, others)
+            Phi = np.hstack([design.dense(X), np.ones((len(Y), 1))])
+            W = self._solved(Phi, Y, weights, classes)
             return LinearScorer(design.fold(W[:-1].T, W[-1]).recorded(X, weights), self.converged_)
         kernel = Kernel(self.kernel, self.gamma_, int(self.degree))
         landmarks = design.dense(self._landmarks(X))
         factor = solver.landmark_factor(kernel, landmarks)
         with part(0.0, 0.2, "kernel"):
             Phi = solver.landmark_features(kernel, landmarks, factor, design, X)
-        W = self._solved(Phi, Y, weights, others)
-        return KernelScorer(
-            design, kernel, landmarks, solver.landmark_weights(factor, W[:-1]), W[-1]
-        )
+        W = self._solved(Phi, Y, weights, classes)
+        alpha = solver.landmark_weights(factor, W[:-1])
+        return KernelScorer(design, kernel, landmarks, alpha, W[-1])
 
     def _landmarks(self, X: np.ndarray) -> np.ndarray:
         """Rows (m, features): all, or a draw without replacement."""
@@ -175,30 +174,34 @@ class KernelLogistic(Learner):
         return X
 
     def _solved(
-        self, Phi: np.ndarray, Y: np.ndarray, weights: np.ndarray, others: np.ndarray
+        self, Phi: np.ndarray, Y: np.ndarray, weights: np.ndarray, classes: np.ndarray
     ) -> np.ndarray:
-        """Coefficients (r, K) of features (n, r), zero for the class that is not among the
-        `others`.
+        """Coefficients (r, K) of features (n, r); zero for the reference class.
+
+        `classes` (K - 1,) are those of the columns of Y.
         """
-        W = np.zeros((Phi.shape[1], len(others) + 1))
+        W = np.zeros((Phi.shape[1], len(classes) + 1))
         with part(0.3, 1.0, "solver"):
             solver = loading.scikit.kernel_solver
             objective = solver.Objective(Phi, Y, weights, self.C)
-            W[:, others], self.n_iter_, self.gradient_norm_ = solver.solve(
+            W[:, classes], self.n_iter_, self.gradient_norm_ = solver.solve(
                 objective, max_iter=self.max_iter, tol=self.tol
             )
         self.converged_ = self.gradient_norm_ <= self.tol
         if not self.converged_:
-            text = f"kernel_logistic stopped after {self.n_iter_} steps at gradient {self.gradient_norm_:.1e}"
             warnings.warn(
-                f"{text}; reduce C or gamma", loading.scikit.ConvergenceWarning, stacklevel=2
+                f"kernel_logistic stopped after {self.n_iter_} steps at gradient"
+                f" {self.gradient_norm_:.1e}; reduce C or gamma",
+                loading.scikit.ConvergenceWarning,
+                stacklevel=2,
             )
         return W
 
 
 def most_common(classes: np.ndarray, majority: Any, codes: np.ndarray, weights: np.ndarray) -> int:
-    """The position of the majority class: as given, however it is written, or of the largest weight
-    (ties to the first). Raises Invalid at `/majority`.
+    """The position of the `majority` class, or of the class of the largest weight.
+
+    1 and "1" are the same class. Ties go to the first. Raises Invalid at `/majority`.
     """
     if majority is None:
         return int(np.bincount(codes, weights).argmax())

@@ -1,5 +1,4 @@
-"""Multinomial logistic regression in a reproducing kernel Hilbert space, without scikit-learn's
-conventions.
+"""Multinomial logistic regression in a reproducing kernel Hilbert space.
 
 The model has a reference class H with f_H = 0 and, for every other class k, f_k(x) = b_k + <w_k,
 phi(x)> (Zhu and Hastie's form, quoted in the benefit paper's section on HCSKLR). It minimises
@@ -33,8 +32,9 @@ MEMORY = 20  # L-BFGS pairs kept
 
 
 def default_gamma(Z: Any, weights: np.ndarray) -> float:
-    """One over the summed weighted variance of the columns of Z (n, d), dense or sparse; 1 where
-    none varies.
+    """One over the summed weighted variance of the columns of Z (n, d); 1 where none varies.
+
+    Z is dense or sparse.
     """
     shares = weights / weights.sum()
     squares = Z.multiply(Z) if sparse.issparse(Z) else Z * Z
@@ -50,20 +50,17 @@ def landmark_factor(kernel: Kernel, landmarks: np.ndarray) -> np.ndarray:
 
 
 def landmark_weights(factor: np.ndarray, W: np.ndarray) -> np.ndarray:
-    """The weights (m, L) of the landmarks' kernel functions that have the coefficients W (m, L) of
-    their features.
-    """
+    """The weights (m, L) of the landmarks' kernel functions, from coefficients W (m, L) of features."""
     return solve_triangular(factor, W, lower=True, trans="T", check_finite=False)
 
 
 def landmark_features(
     kernel: Kernel, landmarks: np.ndarray, factor: np.ndarray, design: Design, X: np.ndarray
 ) -> np.ndarray:
-    """Phi (n, m + 1) of rows X (n, features), a last column of ones: inner products of its rows are
-    the Nystroem kernel.
+    """Phi (n, m + 1) of rows X (n, features): inner products of its rows are the Nystroem kernel.
 
-    Where the landmarks are all rows that is the kernel itself. O(n m^2) time, one array of the
-    result's size.
+    Where the landmarks are all rows, that is the kernel itself. The last column is ones. O(n m^2)
+    time, one array of the result's size.
     """
     n, m = len(X), len(landmarks)
     Phi = np.ones((n, m + 1))
@@ -88,14 +85,17 @@ class Objective:
     """
 
     def __init__(self, Phi: np.ndarray, Y: np.ndarray, weight: np.ndarray, C: float) -> None:
-        r, others = Phi.shape[1], Y.shape[1]
+        r = Phi.shape[1]
+        functions = Y.shape[1]
         total = float(weight.sum())
         self.Phi = Phi
         self.Y = Y
         self.weight = weight / total
         self.penalty = np.full((r, 1), 1.0 / (C * total))
-        self.penalty[-1] = 0.0  # the intercepts go free
-        self.M = np.eye(others) - (1.0 / (others + 1.0) if others > 1 else 0.0)
+        self.penalty[-1] = 0.0  # intercepts are not penalised
+        self.M = np.eye(functions)
+        if functions > 1:
+            self.M -= 1.0 / (functions + 1.0)
         self.T = np.linalg.cholesky(self.M)
         self.R = cholesky(self._bound(), overwrite_a=True, check_finite=False)
 
@@ -138,15 +138,15 @@ def solve(objective: Objective, *, max_iter: int, tol: float) -> tuple[np.ndarra
     """Minimise by L-BFGS from zero until no entry of the preconditioned gradient exceeds `tol`.
 
     Returns W (r, K-1), the intercepts last, the number of steps, and the largest entry of the
-    gradient there. Progress is the part of the gradient's way down to `tol` that lies behind, on a
-    logarithmic scale.
+    gradient there. Progress is how far the gradient has come down to `tol`, on a logarithmic scale.
     """
     norms: list[float] = []
 
-    def watched(v: np.ndarray) -> tuple[float, np.ndarray]:
+    def reported(v: np.ndarray) -> tuple[float, np.ndarray]:
         value, gradient = objective(v)
         norms.append(max(float(np.abs(gradient).max()), tol))
-        report(log(norms[0] / min(norms)) / log(norms[0] / tol) if norms[0] > tol else 1.0)
+        first = norms[0]
+        report(log(first / min(norms)) / log(first / tol) if first > tol else 1.0)
         return value, gradient
 
     start = np.zeros(objective.R.shape[0] * objective.T.shape[0])
@@ -158,5 +158,5 @@ def solve(objective: Objective, *, max_iter: int, tol: float) -> tuple[np.ndarra
         "maxcor": MEMORY,
         "maxls": 50,
     }
-    found = minimize(watched, start, jac=True, method="L-BFGS-B", options=options)
-    return objective.coefficients(found.x), int(found.nit), float(np.abs(found.jac).max())
+    minimum = minimize(reported, start, jac=True, method="L-BFGS-B", options=options)
+    return objective.coefficients(minimum.x), int(minimum.nit), float(np.abs(minimum.jac).max())

@@ -31,8 +31,8 @@ if TYPE_CHECKING:  # see `base`
 
 _FOLDS = 5
 _TRANSFORMS = ("clip", "none")
-ROWS = 8_000_000  # in leaves, of all trees together: 4 bytes each
-MAX_VECTORS = 256  # of a row
+ROWS = 8_000_000  # rows in the leaves of all trees together, 4 bytes each
+MAX_VECTORS = 256  # label vectors of a row
 _FARTHEST = float(logit(1 - 1e-15))  # log-odds whose probability still differs from 1
 
 
@@ -40,8 +40,8 @@ class Multilabel(Learner):
     """Base of the learners whose y is an indicator (n, L) of 0 and 1. A subclass has `_fit_labels`
     and `_odds`.
 
-    Fitted: `classes_` (0 … L-1), `curves_`, `calibrations_` (the method used for each label) and
-    `calibration_` (all of them in one string). `predict_proba` and `posterior` return the marginals
+    Fitted: `classes_` (0 … L-1), `curves_`, `calibrations_` (the method of each label) and
+    `calibration_` (all methods in one string). `predict_proba` and `posterior` return the marginals
     (n, L), not one array per label.
     """
 
@@ -50,8 +50,9 @@ class Multilabel(Learner):
     calibrations_: list[str] = field(init=False, repr=False)
 
     def _fit_labels(self, X: np.ndarray, Y: np.ndarray, weights: np.ndarray) -> None:
-        """Fit on rows (n, m), labels (n, L) and positive weights; sets `curves_` and
-        `calibrations_`.
+        """Fit on rows (n, m), labels (n, L) and positive weights.
+
+        Sets `curves_` and `calibrations_`.
         """
         raise NotImplementedError
 
@@ -70,7 +71,7 @@ class Multilabel(Learner):
         self.calibration_ = ", ".join(sorted(set(self.calibrations_)))
 
     def predict(self, X: np.ndarray) -> np.ndarray:
-        """The labels (n, L) whose probability is above 1/2, as 1, the others as 0."""
+        """The labels (n, L): 1 where the probability is above 1/2, else 0."""
         return (self.predict_proba(X) > 0.5).astype(np.intp)
 
     def posterior(self, X: np.ndarray) -> np.ndarray:
@@ -85,8 +86,9 @@ def constant_share(y: np.ndarray) -> float:
 
 @dataclass(frozen=True)
 class Curves(Stored):
-    """The calibration curves of L labels, applied together: a sigmoid each, and steps for the
-    `stepped` ones.
+    """The calibration curves of L labels, applied together.
+
+    Each label has a sigmoid; `stepped` labels have steps after it: position, knots, heights.
     """
 
     slopes: np.ndarray
@@ -98,20 +100,17 @@ class Curves(Stored):
     @classmethod
     def of(cls, calibrators: Sequence[Calibrator | None]) -> Self:
         """From calibrators of two classes; None leaves the label's probability as it is."""
-        slopes, offsets, lowest = (
-            np.ones(len(calibrators)),
-            np.zeros(len(calibrators)),
-            np.zeros(len(calibrators)),
-        )
-        farthest = np.full(len(calibrators), _FARTHEST)
+        L = len(calibrators)
+        slopes = np.ones(L)
+        offsets = np.zeros(L)
+        lowest = np.zeros(L)
+        farthest = np.full(L, _FARTHEST)
         stepped = []
         for position, curve in enumerate(calibrators):
             if isinstance(curve, Sigmoid):
-                slopes[position], offsets[position], lowest[position] = (
-                    curve.slopes[0],
-                    curve.offsets[0],
-                    curve.lowest,
-                )
+                slopes[position] = curve.slopes[0]
+                offsets[position] = curve.offsets[0]
+                lowest[position] = curve.lowest
                 farthest[position] = logit(1 - curve.limit)
             elif isinstance(curve, Isotonic):
                 stepped.append((position, curve.knots[0], curve.heights[0]))
@@ -132,18 +131,17 @@ def as_indicator(y: Any) -> np.ndarray:
     """The labels as integers (n, L); Invalid where they are no table of 0 and 1."""
     table = y.toarray() if loading.scikit.sparse.issparse(y) else np.asarray(y)
     if table.ndim != 2 or not np.isin(table, (0, 1)).all():
-        raise Invalid.at(
-            "", "labels take a table of 0 and 1: a row per instance, a column per label"
-        )
+        message = "labels take a table of 0 and 1: a row per instance, a column per label"
+        raise Invalid.at("", message)
     return table.astype(np.int64)
 
 
 @dataclass(frozen=True)
 class Chain(Stored):
-    """A linear model per label (L of them), each on the features and the probabilities of the
-    labels before it.
+    """A linear model per label (L of them), on the features and the labels before it.
 
-    `fixed` is what is passed on for a label of too few rows to learn what it should.
+    Labels before it enter as their probabilities; `fixed` is the probability of a label with too
+    few rows to cross-fit it, which all rows have.
     """
 
     linears: Sequence[Linear]
@@ -194,10 +192,10 @@ class MultilabelLogistic(Multilabel):
 
         Time: one raw fit for each label, in a chain up to six.
         """
-        again = replace(self, calibration="none", numeric_transform=self.numeric_transform_).fit(
-            X, y
-        )
-        self.scorer_, self.converged_ = again.scorer_, again.converged_
+        learner = replace(self, calibration="none", numeric_transform=self.numeric_transform_)
+        learner.fit(X, y)
+        self.scorer_ = learner.scorer_
+        self.converged_ = learner.converged_
         return self
 
     def _odds(self, X: np.ndarray) -> np.ndarray:
@@ -208,32 +206,22 @@ class MultilabelLogistic(Multilabel):
         linears: list[Linear] = []
         curves: list[Calibrator | None] = []
         fixed: list[float | None] = []
-        self.calibrations_, self.converged_ = [], True
+        self.calibrations_ = []
+        self.converged_ = True
+        L = Y.shape[1]
         for position, y in enumerate(Y.T):
-            with part(
-                position / Y.shape[1],
-                (position + 1) / Y.shape[1],
-                f"label {position + 1} of {Y.shape[1]}",
-            ):
-                fewest = int(np.bincount(y, minlength=2).min())
-                fixed.append(
-                    constant_share(y) if fewest == 0 else float(y.mean()) if fewest == 1 else None
-                )
+            with part(position / L, (position + 1) / L, f"label {position + 1} of {L}"):
+                share = _fixed_share(y)
+                fixed.append(share)
                 extended = X
-                if (
-                    self.chain and position + 1 < Y.shape[1]
-                ):  # first, as the progress of these fits does not rise
-                    known = (
-                        self._unseen(X, y, weights)
-                        if fixed[-1] is None
-                        else np.full(len(y), fixed[-1])
-                    )
-                    extended = np.column_stack((X, known))
-                if fewest == 0:
+                if self.chain and position + 1 < L:
+                    # Cross-fitting comes first, as it reports no progress.
+                    p = self._unseen(X, y, weights) if share is None else np.full(len(y), share)
+                    extended = np.column_stack((X, p))
+                if y.min() == y.max():
                     design = Design.fit(X, weights, self.categorical(), self.numeric_transform_)
-                    linears.append(
-                        design.fold(np.zeros((1, design.width)), np.array([logit(fixed[-1])]))
-                    )
+                    log_odds = np.array([logit(constant_share(y))])
+                    linears.append(design.fold(np.zeros((1, design.width)), log_odds))
                     curves.append(None)
                     self.calibrations_.append("none")
                 else:
@@ -251,14 +239,15 @@ class MultilabelLogistic(Multilabel):
         folds = loading.scikit.StratifiedKFold(
             min(_FOLDS, int(np.bincount(y).min())), shuffle=True, random_state=self.random_state
         )
-        sent: dict[str, Any] = {
-            "cv": folds,
-            "method": "predict_proba",
-            "params": {"sample_weight": weights},
-        }
-        return np.asarray(
-            loading.scikit.cross_val_predict(self._logistic("none"), X, y, **sent)[:, 1]
+        P = loading.scikit.cross_val_predict(
+            self._logistic("none"),
+            X,
+            y,
+            cv=folds,
+            method="predict_proba",
+            params={"sample_weight": weights},
         )
+        return np.asarray(P[:, 1])
 
     def _logistic(self, calibration: Any) -> Logistic:
         return Logistic(
@@ -270,11 +259,19 @@ class MultilabelLogistic(Multilabel):
         )
 
 
+def _fixed_share(y: np.ndarray) -> float | None:
+    """The probability of a label y (n,) with too few rows to cross-fit it, else None."""
+    rarest = int(np.bincount(y, minlength=2).min())
+    if rarest == 0:
+        return constant_share(y)
+    return float(y.mean()) if rarest == 1 else None
+
+
 @dataclass(frozen=True, eq=False)
 class Neighbours(Stored):
-    """Which label vectors the training rows in each leaf have, in the first trees of a forest.
+    """The label vectors of the training rows in each leaf, in the first `trees` of a forest.
 
-    `vectors` (D, L): the distinct ones, `codes` (N,): which of them each training row has. As many
+    `vectors` (D, L) are the distinct ones; `codes` (N,) is the vector of each training row. As many
     trees as keep `ROWS` in their leaves, at least one.
     """
 
@@ -287,44 +284,41 @@ class Neighbours(Stored):
     def of(cls, forest: FlatForest, X: np.ndarray, Y: np.ndarray, weights: np.ndarray) -> Self:
         """Of training rows X (n, m), labels (n, L) and positive weights (n,). O(rows trees log)."""
         trees = min(forest.n_trees, max(1, ROWS // len(X)))
-        part = forest.first(trees)
+        first = forest.first(trees)
         members = loading.compiled.members.Members.of(
-            part.leaves(X), len(part.nodes.right), weights
+            first.leaves(X), len(first.nodes.right), weights
         )
         vectors, codes = np.unique(Y.astype(np.uint8), axis=0, return_inverse=True)
         return cls(trees, members, vectors, codes.ravel().astype(np.int32))
 
     def find(self, forest: FlatForest, X: np.ndarray) -> Iterator[tuple[U8, F64, float]]:
-        """For each row of X (n, m): distinct label vectors (S, L), their weights (S,), and the
-        weight of those cut.
+        """For each row of X (n, m): label vectors (S, L), their weights (S,), and the weight cut.
 
-        The weight is the mean share over the trees. The heaviest `MAX_VECTORS` are kept, in the
-        order of `vectors`.
+        The weight of a vector is its mean share over the trees. The heaviest `MAX_VECTORS` are
+        kept, in the order of `vectors`; the weight cut is that of the others.
         """
         for leaves in self._leaves(forest, X):
             for rows, reached in zip(*self.members.near(leaves), strict=True):
                 total = np.bincount(self.codes[rows], np.diff(reached, prepend=0.0))
                 codes = np.flatnonzero(total)
                 weights = total[codes]
-                kept = np.sort(np.argsort(-weights, kind="stable")[:MAX_VECTORS])
-                held = weights[kept].sum()
-                yield (
-                    self.vectors[codes[kept]],
-                    weights[kept] / held,
-                    float(1.0 - held / weights.sum()),
-                )
+                heaviest = np.sort(np.argsort(-weights, kind="stable")[:MAX_VECTORS])
+                weight = weights[heaviest].sum()
+                vectors = self.vectors[codes[heaviest]]
+                yield vectors, weights[heaviest] / weight, float(1.0 - weight / weights.sum())
 
     def work(self, forest: FlatForest, X: np.ndarray) -> int:
-        """How many training rows `find` reads for rows X (n, m): those in all their leaves. O(n
-        trees depth).
+        """The number of training rows that `find` reads for rows X (n, m).
+
+        These are the rows in all leaves of X. O(n trees depth).
         """
         sizes = np.diff(self.members.starts)
         return sum(int(sizes[leaves].sum()) for leaves in self._leaves(forest, X))
 
     def _leaves(self, forest: FlatForest, X: np.ndarray) -> Iterator[I32]:
-        """The leaves (rows, trees) of some rows of X after the other."""
-        part = forest.first(self.trees)
-        return (part.leaves(X[rows]) for rows in self.members.blocks(len(X)))
+        """The leaves (rows, trees) of one block of rows of X after the other."""
+        first = forest.first(self.trees)
+        return (first.leaves(X[rows]) for rows in self.members.blocks(len(X)))
 
 
 class MultilabelForest(Multilabel):
@@ -360,22 +354,23 @@ class MultilabelForest(Multilabel):
         return 1.0 / self.n_estimators
 
     def refit(self, X: np.ndarray, y: np.ndarray) -> Self:
-        """Grow the forest again on rows (n, m) and labels (n, L); calibration stays. Time: one
-        forest.
+        """Grow the forest again on rows (n, m) and labels (n, L); calibration stays.
+
+        Time: one forest.
         """
-        dealt = FoldedRows.in_no_fold(np.ascontiguousarray(X), as_indicator(y), np.ones(len(X)))
+        rows = FoldedRows.in_no_fold(np.ascontiguousarray(X), as_indicator(y), np.ones(len(X)))
         ((_, self.model_, _),) = loading.compiled.forests.grown_forests(
-            self, dealt, [ALL], self.min_samples_leaf
+            self, rows, [ALL], self.min_samples_leaf
         )
-        self.neighbours_ = Neighbours.of(self.model_, *dealt[:3])
+        self.neighbours_ = Neighbours.of(self.model_, *rows[:3])
         return self
 
     def label_vectors(self, X: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, float]]:
-        """What `Neighbours.find` says of rows X (n, m), before calibration."""
+        """`Neighbours.find` for rows X (n, m), before calibration."""
         return self.neighbours_.find(self.model_, X)
 
     def label_vector_work(self, X: np.ndarray) -> int:
-        """What `Neighbours.work` says of rows X (n, m)."""
+        """`Neighbours.work` for rows X (n, m)."""
         return self.neighbours_.work(self.model_, X)
 
     def _odds(self, X: np.ndarray) -> np.ndarray:
@@ -383,38 +378,36 @@ class MultilabelForest(Multilabel):
 
     def _fit_labels(self, X: np.ndarray, Y: np.ndarray, weights: np.ndarray) -> None:
         fold = multilabel_folds(Y, _FOLDS, self._seed()).astype(np.int8)
-        needed = any(self._method(np.bincount(y, minlength=2)) != "none" for y in Y.T)
-        folds = [*np.unique(fold[fold != UNJUDGED]).tolist(), ALL] if needed else [ALL]
+        held_out = fold != UNJUDGED
+        calibrates = any(self._method(np.bincount(y, minlength=2)) != "none" for y in Y.T)
+        folds = [*np.unique(fold[held_out]).tolist(), ALL] if calibrates else [ALL]
         P = np.zeros(Y.shape)
-        dealt = FoldedRows(X, Y, weights, fold)
+        rows = FoldedRows(X, Y, weights, fold)
         for number, forest, _ in loading.compiled.forests.grown_forests(
-            self, dealt, folds, self.min_samples_leaf
+            self, rows, folds, self.min_samples_leaf
         ):
             if number == ALL:
-                self.model_, self.neighbours_ = forest, Neighbours.of(forest, X, Y, weights)
+                self.model_ = forest
+                self.neighbours_ = Neighbours.of(forest, X, Y, weights)
             else:
-                P[fold == number] = _marginals(forest, np.ascontiguousarray(dealt.only(number)))
-        judged = fold != UNJUDGED
-        found = [
-            self._curve(P[judged, label], Y[:, label], judged, weights)
-            for label in range(Y.shape[1])
-        ]
-        self.curves_ = Curves.of([curve for _, curve in found])
-        self.calibrations_ = [method for method, _ in found]
+                P[fold == number] = _marginals(forest, np.ascontiguousarray(rows.only(number)))
+        calibrations = [self._curve(p, y, held_out, weights) for p, y in zip(P.T, Y.T, strict=True)]
+        self.curves_ = Curves.of([curve for _, curve in calibrations])
+        self.calibrations_ = [method for method, _ in calibrations]
 
     def _curve(
-        self, p: np.ndarray, y: np.ndarray, judged: np.ndarray, weights: np.ndarray
+        self, p: np.ndarray, y: np.ndarray, held_out: np.ndarray, weights: np.ndarray
     ) -> tuple[str, Calibrator | None]:
-        """The calibration of a label y (n,), from the probabilities of the rows that are judged."""
+        """The calibration of a label y (n,), from the probabilities p (n,) of held-out rows."""
         counts = np.bincount(y, minlength=2)
         if not counts.all():
             return "none", Sigmoid(np.zeros(1), np.array([logit(constant_share(y))]), 0.0)
-        return self._calibrated(
-            self._method(counts), np.column_stack((1.0 - p, p)), y[judged], weights[judged]
-        )
+        p = p[held_out]
+        P = np.column_stack((1.0 - p, p))
+        return self._calibrated(self._method(counts), P, y[held_out], weights[held_out])
 
 
 def _marginals(forest: Any, X: np.ndarray) -> np.ndarray:
-    """The probability of each label (n, L), of a forest that `grown_forests` made for labels."""
+    """The probability of each label (n, L) by a forest that `grown_forests` made for labels."""
     P = forest.posterior(X)
     return np.asarray(np.minimum(P[:, :-1] * (P.shape[1] - 1), 1.0))

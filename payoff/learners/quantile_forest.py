@@ -17,23 +17,22 @@ from payoff.decisions.quantities import Distribution, Samples, below
 from payoff.learners.members import Members
 from payoff.stored import Stored
 
-_MEMBERS = 40_000_000  # of leaves, of all trees together: 4 bytes each
-_JUDGED = 5000  # rows that correct the distribution, at most
-_LINE = np.linspace(0.0, 1.0, 401)
+_MAX_MEMBERS = 40_000_000  # rows in the leaves of all trees together, 4 bytes each
+_MAX_ROWS_OF_CURVE = 5000  # the maximum number of rows that correct the distribution
+_GRID = np.linspace(0.0, 1.0, 401)  # the weights at which the correction is known
 _LEVELS = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
 _PRIOR = 20  # rows whose weight the uncorrected distribution has
-_NO_TIE = 1e-300  # instead of no weight at a number
+_TINY = 1e-300  # in place of a weight of 0 at a number, by which nothing can be divided
 
 
 @dataclass(frozen=True, eq=False)
 class QuantileForest(Stored):
-    """A row's distribution is the mean over the trees of that of all training rows in its leaf, by
-    their weights.
+    """A row's distribution: the mean over the trees of the weighted training rows in its leaf.
 
-    `numbers` (N,) are of the training rows, ascending. `curve`: what is said where `_LINE` of the
-    weight is reached. `cost`: that of quantiles for training rows, the mean, by trees that did not
-    grow from the row; 0 where all did. The first trees of the forest, as many as keep `_MEMBERS`,
-    at least one.
+    `numbers` (N,) are those of the training rows, ascending. `curve` is the corrected weight for
+    each weight of `_GRID`. `cost` is the mean cost of quantiles for training rows, by trees that
+    did not grow from the row; 0 where all did. `forest` are the first trees, as many as keep
+    `_MAX_MEMBERS`, at least one.
     """
 
     forest: FlatForest
@@ -46,19 +45,20 @@ class QuantileForest(Stored):
     def of(
         cls, forest: FlatForest, bags: Bools, X: F64, y: F64, weights: F64, *, corrected: bool
     ) -> Self:
-        """From training rows X (n, m), numbers (n,), positive weights (n,), and the rows (n, T)
-        that a tree grew from.
+        """From training rows X (n, m), numbers y (n,) and positive weights (n,).
 
-        The correction is conformal, by the trees that did not grow from a row: where a share s of
-        the rows has less than c of the weight below its number, c becomes s; of a number that has
-        weight itself each part of this counts alike (Czado et al. 2009), so ties shift nothing. It
-        is one distribution still. O(n T log n).
+        `bags` (n, T): whether a tree grew from the row. The correction is conformal, by the trees
+        that did not grow from a row: where a share s of the rows has less than c of the weight
+        below its number, c becomes s; if the number has weight itself, each part of this weight
+        counts alike (Czado et al. 2009), so ties shift nothing. The result is one distribution
+        still. O(n T log n).
         """
-        order, forest = np.argsort(y, kind="stable"), forest.first(max(1, _MEMBERS // len(y)))
+        order = np.argsort(y, kind="stable")
+        forest = forest.first(max(1, _MAX_MEMBERS // len(y)))
         leaves = forest.leaves(X[order])
         members = Members.of(leaves, len(forest.nodes.right), weights[order])
-        plain = cls(forest, y[order], members, _LINE, 0.0)
-        rows = np.unique(np.linspace(0, len(y) - 1, _JUDGED).astype(np.int64))
+        plain = cls(forest, y[order], members, _GRID, 0.0)
+        rows = np.unique(np.linspace(0, len(y) - 1, _MAX_ROWS_OF_CURVE).astype(np.int64))
         unseen = np.where(bags[order[rows], : forest.n_trees], np.int32(-1), leaves[rows])
         seen = (unseen < 0).all(axis=1)
         if seen.all():
@@ -68,12 +68,13 @@ class QuantileForest(Stored):
         return replace(model, cost=model.mean_cost(unseen, rows))
 
     def values(self, X: F64) -> F64:
-        """The mean of each row X (n, m), NaN where missing, before the correction; checks nothing."""
-        leaves = (self.forest.leaves(X[rows]) for rows in self.members.blocks(len(X)))
-        return np.concatenate([np.empty(0), *(self._means[each].mean(axis=1) for each in leaves)])
+        """The mean (n,) of each row X (n, m), NaN where missing, uncorrected; checks nothing."""
+        blocks = (self.forest.leaves(X[rows]) for rows in self.members.blocks(len(X)))
+        means = (self._means[leaves].mean(axis=1) for leaves in blocks)
+        return np.concatenate([np.empty(0), *means])
 
     def distribution(self, X: F64) -> Distribution:
-        """That of each row X (n, m), NaN where missing; checks nothing."""
+        """The distribution of each row X (n, m), NaN where missing; checks nothing."""
 
         def parts() -> Iterator[Samples]:
             for rows in self.members.blocks(len(X)):
@@ -82,40 +83,46 @@ class QuantileForest(Stored):
         kept = [*parts()] if len([*self.members.blocks(len(X))]) == 1 else None
         return Distribution(self.values(X), lambda: kept or parts())
 
-    def _samples(self, leaves: I32, own: I64 | None = None) -> Samples:
-        near, reached = self.members.near(leaves, own)
-        return Samples(self.numbers[near], np.interp(reached, _LINE, self.curve))
+    def _samples(self, leaves: I32, excluded: I64 | None = None) -> Samples:
+        near, reached = self.members.near(leaves, excluded)
+        return Samples(self.numbers[near], np.interp(reached, _GRID, self.curve))
 
     def corrected(self, leaves: I32, rows: I64) -> F64:
-        """The curve by training `rows` (r,) in their leaves (r, T), -1 in trees that do not count."""
+        """The curve by training `rows` (r,) in their leaves (r, T), -1 in trees grown from the row."""
         low, high = np.empty((2, len(rows)))
-        for some in self.members.blocks(len(rows)):
-            near, reached = self.members.near(leaves[some], rows[some])
-            samples, own = Samples(self.numbers[near], reached), self.numbers[rows[some]]
-            low[some], high[some] = below(samples, own), below(samples, np.nextafter(own, np.inf))
-        passed = np.clip(
-            (_LINE - low[:, None]) / np.maximum(high - low, _NO_TIE)[:, None], 0.0, 1.0
-        )
-        counts = self.members.weights[rows] / self.members.weights[rows].mean() @ passed
-        curve: F64 = (counts + _PRIOR * _LINE) / (len(rows) + _PRIOR)
+        for block in self.members.blocks(len(rows)):
+            near, reached = self.members.near(leaves[block], rows[block])
+            samples = Samples(self.numbers[near], reached)
+            numbers = self.numbers[rows[block]]
+            low[block] = below(samples, numbers)
+            high[block] = below(samples, np.nextafter(numbers, np.inf))
+        ties = np.maximum(high - low, _TINY)
+        passed = np.clip((_GRID - low[:, None]) / ties[:, None], 0.0, 1.0)
+        weights = self.members.weights[rows]
+        counts = weights / weights.mean() @ passed
+        curve: F64 = (counts + _PRIOR * _GRID) / (len(rows) + _PRIOR)
         curve[-1] = 1.0
         return curve
 
     def mean_cost(self, leaves: I32, rows: I64) -> float:
-        """What a unit too much costs 1 - level and one too few the level, the mean over `_LEVELS`;
-        as for the curve.
+        """The mean cost over `_LEVELS` of the quantiles of training rows; arguments as `corrected`.
+
+        A unit too much costs 1 - level, a unit too few costs the level.
         """
-        parts = (self._samples(leaves[some], rows[some]) for some in self.members.blocks(len(rows)))
-        short = self.numbers[rows, None] - Distribution(
-            self.numbers[rows], lambda: parts
-        ).quantiles(_LEVELS)
+        numbers = self.numbers[rows]
+        blocks = self.members.blocks(len(rows))
+        parts = (self._samples(leaves[block], rows[block]) for block in blocks)
+        quantiles = Distribution(numbers, lambda: parts).quantiles(_LEVELS)
+        short = numbers[:, None] - quantiles
         costs = np.maximum(short * _LEVELS, short * (_LEVELS - 1.0)).mean(axis=1)
         return float(np.average(costs, weights=self.members.weights[rows]))
 
     @cached_property
     def _means(self) -> F64:
-        """Of the training rows in each leaf (nodes,)."""
-        sizes, rows = np.diff(self.members.starts), self.members.rows
-        node, weights = np.repeat(np.arange(len(sizes)), sizes), self.members.weights[rows]
+        """The mean number of the training rows in each leaf (nodes,)."""
+        rows = self.members.rows
+        weights = self.members.weights[rows]
+        sizes = np.diff(self.members.starts)
+        node = np.repeat(np.arange(len(sizes)), sizes)
         total = np.bincount(node, weights * self.numbers[rows], len(sizes))
         return total / np.where(sizes > 0, np.bincount(node, weights, len(sizes)), 1.0)

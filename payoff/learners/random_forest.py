@@ -63,12 +63,14 @@ class RandomForest(Stepwise):
         if not self.regresses or self.min_samples_leaf != "auto":
             super()._fit_calibrated(X, codes, weights)
             return
+        count = len(_LEAVES_OF_NUMBERS)
         for number, leaf in enumerate(_LEAVES_OF_NUMBERS):
             self.min_samples_leaf_ = leaf
-            with part(number / len(_LEAVES_OF_NUMBERS), (number + 1) / len(_LEAVES_OF_NUMBERS)):
-                grown = self._fit_raw(X, codes, weights)
-            if number == 0 or grown.cost < self.model_.cost:
-                self.model_, best = grown, leaf
+            with part(number / count, (number + 1) / count):
+                forest = self._fit_raw(X, codes, weights)
+            if number == 0 or forest.cost < self.model_.cost:
+                self.model_ = forest
+                best = leaf
         self.min_samples_leaf_ = best
 
     @property
@@ -79,33 +81,31 @@ class RandomForest(Stepwise):
         return replace(self, calibration="none", min_samples_leaf=self.min_samples_leaf_)
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Any:
-        dealt = FoldedRows.in_no_fold(X, codes, weights)
+        rows = FoldedRows.in_no_fold(X, codes, weights)
         ((_, forest, bags),) = loading.compiled.forests.grown_forests(
-            self, dealt, [ALL], self.min_samples_leaf_
+            self, rows, [ALL], self.min_samples_leaf_
         )
         if not self.regresses:
             return forest
-        kind, corrected = (
-            loading.compiled.quantile_forest.QuantileForest,
-            self.calibration != "none",
+        return loading.compiled.quantile_forest.QuantileForest.of(
+            forest, bags, X, codes, weights, corrected=self.calibration != "none"
         )
-        return kind.of(forest, bags, X, codes, weights, corrected=corrected)
 
-    def _fit_folds(self, dealt: FoldedRows, folds: int) -> np.ndarray:
-        P = np.empty((len(dealt.X), len(self.classes_)))
+    def _fit_folds(self, rows: FoldedRows, folds: int) -> np.ndarray:
+        P = np.empty((len(rows.X), len(self.classes_)))
         forests = loading.compiled.forests.grown_forests(
-            self, dealt, [*range(folds), ALL], self.min_samples_leaf_
+            self, rows, [*range(folds), ALL], self.min_samples_leaf_
         )
         for fold, forest, _ in forests:
             if fold == ALL:
                 self.model_ = forest
             else:
-                P[dealt.fold == fold] = forest.posterior(np.ascontiguousarray(dealt.only(fold)))
+                P[rows.fold == fold] = forest.posterior(np.ascontiguousarray(rows.only(fold)))
         return P
 
 
 class FreeForest(RandomForest):
-    """A random forest of the features that are free; without any it answers with the class shares."""
+    """A random forest of the free features; without any it answers with the class shares."""
 
     name: ClassVar = "nothing"
     feature_costs: Prices | Sequence[float] | None = None

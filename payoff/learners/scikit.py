@@ -1,7 +1,6 @@
-"""What fits take from scikit-learn and SciPy: 60 MB and 0.7 s that a service which only predicts
-does without.
+"""The parts of scikit-learn and SciPy that fits need: 60 MB and 0.7 s that predictions do without.
 
-So learners reach this module, and what it imports, through `loading.scikit`, at their first fit.
+So learners reach this module, and its imports, through `loading.scikit`, at their first fit.
 """
 
 import warnings
@@ -51,23 +50,23 @@ __all__ = [
 ]
 
 MAX_STEPS = 500
-_TOLERANCE = (
-    1e-6  # at scikit-learn's 1e-4 probabilities are still up to 0.07 from the optimum's (Covertype)
-)
+# At scikit-learn's 1e-4 probabilities are still up to 0.07 from those of the optimum (Covertype).
+_TOLERANCE = 1e-6
 
 
 def checked(
     estimator: Any, X: Any, y: Any, sample_weight: Any, **options: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The arguments of `fit` as arrays, without rows of weight 0: they must not change anything,
-    even the folds.
+    """The arguments of `fit` as arrays, without rows of weight 0.
+
+    These must not change anything, not even the folds.
     """
     X, y = validate_data(
         estimator, X, y, dtype=np.float64, order="C", ensure_all_finite="allow-nan", **options
     )
     weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-    counted = weights > 0
-    return (X, y, weights) if counted.all() else (X[counted], y[counted], weights[counted])
+    positive = weights > 0
+    return (X, y, weights) if positive.all() else (X[positive], y[positive], weights[positive])
 
 
 def checked_rows(estimator: Any, X: Any) -> np.ndarray:
@@ -79,13 +78,12 @@ def checked_rows(estimator: Any, X: Any) -> np.ndarray:
 
 
 def tags(*, several: bool = False, numbers: bool = False) -> Tags:
-    """Of a classifier, of one for several labels, or of a regressor."""
+    """The tags of a classifier, of a classifier for several labels, or of a regressor."""
+    classifier_tags = ClassifierTags(multi_label=several, multi_class=not several)
     return Tags(
         estimator_type="regressor" if numbers else "classifier",
         target_tags=TargetTags(required=True, multi_output=several, single_output=not several),
-        classifier_tags=None
-        if numbers
-        else ClassifierTags(multi_label=several, multi_class=not several),
+        classifier_tags=None if numbers else classifier_tags,
         regressor_tags=RegressorTags() if numbers else None,
         input_tags=InputTags(allow_nan=True),
     )
@@ -94,14 +92,14 @@ def tags(*, several: bool = False, numbers: bool = False) -> Tags:
 def fit_linear(
     columns: np.ndarray, codes: np.ndarray, weights: np.ndarray, C: float
 ) -> tuple[Any, bool]:
-    """scikit-learn's L2-penalised logistic regression on prepared columns, and whether it
-    converged.
+    """scikit-learn's L2-penalised logistic regression on columns, and whether it converged.
 
     Newton's method with conjugate gradients: some ten steps, no Hessian in memory, sparse columns
     as they are.
     """
     model = LogisticRegression(C=C, solver="newton-cg", tol=_TOLERANCE, max_iter=MAX_STEPS)
-    with warnings.catch_warnings(record=True) as heard:
+    with warnings.catch_warnings(record=True) as failures:
         warnings.simplefilter("always")
         model.fit(columns, codes, sample_weight=weights)
-    return model, not heard  # it warns of too many steps, and of a search along a line that failed
+    # It warns of too many steps, and of a search along a line that failed.
+    return model, not failures

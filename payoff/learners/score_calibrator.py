@@ -15,14 +15,18 @@ from payoff.learners.unseen import best_calibration
 from payoff.probabilities import are_shares, clipped
 from payoff.stored import Stored
 
-_TINY = 1e-300  # so that a row of zeros has a sum
-_FARTHEST = 30.0  # units from the centre: scores farther away, such as -1e30 for minus infinity, count as this far
+_TINY = 1e-300  # added to scores, so that a row of zeros has a sum
+# Units from the centre. Scores that are farther away, such as -1e30 for minus infinity, count as
+# that far.
+_FARTHEST = 30.0
 
 
 @dataclass(frozen=True)
 class Standardised(Stored):
-    """Scores in another unit, as probabilities: of two classes from one score (n, 1) or from the
-    difference of two (n, 2), of K classes from K scores.
+    """Scores in another unit, as probabilities.
+
+    Of two classes from one score (n, 1) or from the difference of two (n, 2), of K classes from K
+    scores.
     """
 
     centres: np.ndarray
@@ -35,7 +39,7 @@ class Standardised(Stored):
 
 @dataclass(frozen=True)
 class Given(Stored):
-    """Probabilities (n, K) as they come; NaN in rows that are none."""
+    """Probabilities (n, K) as they come; NaN in rows that are no probabilities."""
 
     def posterior(self, X: np.ndarray) -> np.ndarray:
         P = clipped(X)
@@ -45,9 +49,7 @@ class Given(Stored):
 
 @dataclass(frozen=True)
 class Shares(Stored):
-    """Scores from 0 to 1, taken for probabilities: one (n, 1) of the second class, or (n, K),
-    divided by their sum.
-    """
+    """Scores from 0 to 1 as probabilities: of the second class (n, 1), or (n, K) over their sum."""
 
     def posterior(self, X: np.ndarray) -> np.ndarray:
         P = np.concatenate((1.0 - X, X), axis=1) if X.shape[1] == 1 else X + _TINY
@@ -74,18 +76,16 @@ class ScoreCalibrator(Learner):
     input: Annotated[Literal["scores", "probabilities"], "What the rows are."] = "scores"
 
     def refit(self, X: np.ndarray, y: np.ndarray) -> Self:
-        """Calibrate again on rows (n, m) and labels (n,) of the same classes, by the same method."""
-        self._calibrate_on(
-            np.ascontiguousarray(X), np.searchsorted(self.classes_, y), np.ones(len(X))
-        )
+        """Calibrate again, by the same method, on rows (n, m) and labels (n,) of the same classes."""
+        codes = np.searchsorted(self.classes_, y)
+        self._calibrate_on(np.ascontiguousarray(X), codes, np.ones(len(X)))
         return self
 
     def _fit_calibrated(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
         self.calibration_ = self._method(np.bincount(codes))
         if self.calibration == "auto" and self.calibration_ != "none":
-            self.calibration_ = best_calibration(
-                self._model(X).posterior(X), codes, weights, may_leave=False
-            )
+            P = self._model(X).posterior(X)
+            self.calibration_ = best_calibration(P, codes, weights, may_leave=False)
         self._calibrate_on(X, codes, weights)
 
     def _calibrate_on(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
@@ -102,14 +102,16 @@ class ScoreCalibrator(Learner):
 
     def _method(self, counts: np.ndarray) -> str:
         method = self._automatic(counts) if self.calibration == "auto" else self.calibration
-        return (
-            "sigmoid" if method == "none" and self.input == "scores" else method
-        )  # scores have no probabilities
+        # Scores are no probabilities without a calibration.
+        return "sigmoid" if method == "none" and self.input == "scores" else method
 
     def _doubts(self, X: np.ndarray, codes: np.ndarray) -> Iterator[str]:
         if self.input == "probabilities":
             if self.calibration == "auto" and self.calibration_ == "none":
-                yield f"left uncalibrated: fewer than {self._min_rows_to_calibrate} rows are outside of the most common class"
+                yield (
+                    f"left uncalibrated: fewer than {self._min_rows_to_calibrate} rows are outside"
+                    " of the most common class"
+                )
             return
         if X.shape[1] <= 2:
             area, error = rank_area(_differences(X)[:, 0], codes == 1)
@@ -131,9 +133,10 @@ def _standardised(X: np.ndarray) -> Standardised:
     # The interquartile range of the values, or of the distinct ones where that is smaller or the
     # first is 0.
     ranges = [
-        float(np.subtract(*np.percentile(each, (75, 25)))) for each in (values, np.unique(values))
+        float(np.subtract(*np.percentile(numbers, (75, 25))))
+        for numbers in (values, np.unique(values))
     ]
-    return Standardised(centres, min((each for each in ranges if each > 0), default=1.0))
+    return Standardised(centres, min((spread for spread in ranges if spread > 0), default=1.0))
 
 
 def _differences(X: np.ndarray) -> np.ndarray:

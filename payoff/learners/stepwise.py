@@ -19,12 +19,12 @@ from payoff.learners import loading
 from payoff.learners.base import Learner
 from payoff.progress import part
 
-_VALIDATION = 0.2  # of the rows is held out inside a fit that chooses by them
+_VALIDATION_SHARE = 0.2  # the share of rows that a fit holds out to choose by
 _FOLDS = 5
-ENOUGH = (
-    2000  # rows of experience; more rows enlarge the model's file and hardly improve its answers
-)
-LARGEST = 5_000_000  # probabilities kept, 20 MB: with many classes and features fewer rows are
+# Rows of experience; more rows enlarge the model's file and hardly improve its answers.
+ENOUGH = 2000
+# Probabilities of experience, 20 MB: with many classes and features fewer rows are kept.
+LARGEST = 5_000_000
 
 
 class Stepwise(Learner):
@@ -52,57 +52,60 @@ class Stepwise(Learner):
         room = room_for(len(self.model_.columns), len(self.classes_))
         if smallest < 2 or not len(self.model_.columns) or room < len(self.classes_):
             return self
-        rows = self._elsewhere(X, codes, prices, min(_FOLDS, smallest), room)
-        trajectories = Trajectories.join([trajectory for trajectory, _ in rows])
-        seen = np.concatenate([truth for _, truth in rows])
+        parts = self._out_of_fold(X, codes, prices, min(_FOLDS, smallest), room)
+        trajectories = Trajectories.join([trajectory for trajectory, _ in parts])
+        truth = np.concatenate([classes for _, classes in parts])
         if not trajectories.length.any():
             return self
         ends = trajectories.P[np.arange(len(trajectories)), trajectories.length]
-        self._learn_calibration(ends, seen)
+        self._learn_calibration(ends, truth)
         finish = (lambda P: P) if self.calibrator_ is None else self.calibrator_.apply
-        self.experience_ = loading.scikit.learn(trajectories, seen, X.shape[1], finish)
+        self.experience_ = loading.scikit.learn(trajectories, truth, X.shape[1], finish)
         return self
 
     def _again(self) -> Stepwise:
-        """An unfitted learner that trains models like this one, choosing and calibrating nothing."""
+        """An unfitted learner of models like this one, which chooses and calibrates nothing."""
         raise NotImplementedError
 
     def _learn_calibration(self, P: np.ndarray, codes: np.ndarray) -> None:
-        """Fit the calibration on out-of-fold P (n, K), for learners that `fit` does not calibrate."""
+        """Fit the calibration on out-of-fold P (n, K), where `fit` does not calibrate."""
 
-    def _elsewhere(
+    def _out_of_fold(
         self, X: np.ndarray, codes: np.ndarray, prices: Prices, folds: int, room: int
     ) -> list[tuple[Trajectories, np.ndarray]]:
-        """Trajectories of some `room` rows through models trained without them, and their classes:
-        every fold has all classes.
+        """Trajectories of about `room` rows through models trained without them, and their classes.
+
+        Every fold has all classes.
         """
-        found: list[tuple[Trajectories, np.ndarray]] = []
+        experience: list[tuple[Trajectories, np.ndarray]] = []
+        size = 0
         needed = min(folds, math.ceil(room * folds / len(X)))
         random = loading.scikit.check_random_state(self.random_state)
-        splits = loading.scikit.StratifiedKFold(
+        splitter = loading.scikit.StratifiedKFold(
             folds, shuffle=True, random_state=self.random_state
-        ).split(X, codes)
-        for number, (inside, outside) in zip(range(needed), splits, strict=False):
-            with part(
-                number / needed,
-                (number + 1) / needed,
-                f"learning when to stop, {number + 1} of {needed}",
-            ):
+        )
+        for number, (inside, outside) in enumerate(splitter.split(X, codes)):
+            if number == needed:
+                break
+            stage = f"learning when to stop, {number + 1} of {needed}"
+            with part(number / needed, (number + 1) / needed, stage):
                 model = self._again().fit(X[inside], codes[inside]).model_
-                some = drawn(outside, codes, room - sum(len(truth) for _, truth in found), random)
-                found.append((model.travel(X[some], prices), codes[some]))
-        return found
+                rows = drawn(outside, codes, room - size, random)
+                experience.append((model.travel(X[rows], prices), codes[rows]))
+                size += len(rows)
+        return experience
 
 
 def while_worth(
     learner: Any, X: np.ndarray, prices: Prices, benefits: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The class probabilities (n, K) of rows (n, m), NaN where missing, when a fitted learner stops
-    asking, and what has been paid (n,): with benefits (K, A) while more is worth its price, else to
-    its end.
+    """Probabilities (n, K) of rows X (n, m) where a fitted learner stops asking, and the prices paid.
+
+    NaN in X are missing values. With benefits (K, A) it asks while a feature is worth its price,
+    else to its end. The prices paid are (n,).
     """
     trajectories = learner.model_.travel(X, prices)
-    everyone, ends = np.arange(len(X)), trajectories.length
+    ends = trajectories.length
     probabilities = partial(
         state_probabilities, calibrator=learner.calibrator_, experience=learner.experience_
     )
@@ -110,40 +113,39 @@ def while_worth(
         worth = benefits, learner.experience_.worth(benefits, prices)
         ends = stopping_states(trajectories, [worth], np.zeros(len(X)), probabilities)
     finished = trajectories.resolved & (ends == trajectories.length)
-    P = probabilities(trajectories.P[everyone, ends], ends, finished)
-    return P, trajectories.spent[everyone, ends]
+    rows = np.arange(len(X))
+    P = probabilities(trajectories.P[rows, ends], ends, finished)
+    return P, trajectories.spent[rows, ends]
 
 
 def room_for(steps: int, n_classes: int) -> int:
-    """How many rows of experience are kept, of so many features and classes."""
+    """The number of rows of experience that are kept, by the numbers of features and classes."""
     return min(ENOUGH, LARGEST // ((steps + 1) * n_classes))
 
 
 def validation_folds(
     groups: np.ndarray, random: np.random.RandomState, enough: int = 1
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Row numbers to train on and to validate on: the same share of each group, no row held out
-    twice.
+    """Row numbers to train on and to validate on, with the same share of each group (n,).
 
-    As many folds as hold out `enough` rows together, or all that there are. With too few rows to
-    hold one out, both are all rows.
+    No row is held out twice. As many folds as hold out `enough` rows together, or all that there
+    are. With too few rows to hold one out, both are all rows.
     """
-    shuffled, everything = shuffled_groups(groups, _VALIDATION, random), np.arange(len(groups))
+    shuffled = shuffled_groups(groups, _VALIDATION_SHARE, random)
+    rows = np.arange(len(groups))
     total = sum(size for _, size in shuffled)
     if not total:
-        return [(everything, everything)]
-    number = min(math.ceil(enough / total), int(1 / _VALIDATION))
-    held = (
-        np.concatenate([rows[f * size : (f + 1) * size] for rows, size in shuffled])
-        for f in range(number)
-    )
-    return [
-        (np.setdiff1d(everything, outside), np.sort(outside)) for outside in held if len(outside)
-    ]
+        return [(rows, rows)]
+    folds = []
+    for f in range(min(math.ceil(enough / total), int(1 / _VALIDATION_SHARE))):
+        outside = np.concatenate([order[f * size : (f + 1) * size] for order, size in shuffled])
+        if len(outside):
+            folds.append((np.setdiff1d(rows, outside), np.sort(outside)))
+    return folds
 
 
 def prices_of(feature_costs: Prices | Sequence[float] | None, m: int) -> Prices:
-    """The prices of m columns: as given, one for each, or 1 each; Invalid at `/feature_costs`."""
+    """The prices of m columns: those of `feature_costs`, or 1 each; Invalid at `/feature_costs`."""
     with below("/feature_costs"):
         costs = Prices.unit(m) if feature_costs is None else feature_costs
         prices = costs if isinstance(costs, Prices) else Prices.of(costs)

@@ -178,7 +178,7 @@ def test_numbers_have_the_distribution_of_the_leaves_corrected_out_of_bag(weight
 def test_as_many_trees_keep_their_rows_as_there_is_room_for(monkeypatch):
     """At least one; the mean is that of these."""
     X, y = noisy_steps(100, 0.3)
-    monkeypatch.setattr(quantile_forest, "_MEMBERS", 399)
+    monkeypatch.setattr(quantile_forest, "_MAX_MEMBERS", 399)
     model = RandomForest(task="regression", n_estimators=7, calibration="none", random_state=0).fit(
         X, y
     )
