@@ -1,13 +1,13 @@
-"""Which decision rule earns most on the same rows, and whether the difference is significant.
+"""Compare decision rules by their mean benefits on the same rows, with tests of significance.
 
 Confidence intervals of means over rows, and of differences of means, are those of the paired
 Bayesian bootstrap. A resample gives each row a random weight from the exponential distribution
 (Rubin, 1981), so equal rows together have a gamma weight of their number. Observed rows cannot show
-a rare large loss that none of them has. So where the possible values are known, each limit adds two
-half rows: one at the most extreme possible value on its side, one at the most extreme observed
-value on the other side. For one class and two values that is the Jeffreys interval of a proportion;
-with a whole row instead of the halves it would be Gaffke's bound, for a proportion that of Clopper
-and Pearson.
+a rare large loss that none of them has. So where the possible values are known, each limit of an
+interval is computed with two half rows more: one has the most extreme possible value on the side of
+the limit, the other the most extreme observed value on the other side. For one class and two values
+that is the Jeffreys interval of a proportion; with one row instead of two half rows it would be
+Gaffke's bound, for a proportion that of Clopper and Pearson.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ RESAMPLES = 2000
 # An event without a case in 30 rows may still have probability 0.1 (rule of three).
 MIN_ROWS_TO_COMPARE = 30
 _TAIL = 0.025  # outside a 95 % interval on either side
-_RIVAL = 0.01  # of resamples in which a contender leads the best one, to count as one that could have been chosen
-_AT_ONCE = 2_000_000  # weights per draw: 16 MB
-_EQUAL = 1e-12  # relative; below it, means differ by the order of their sums only
+# Share of resamples in which a contender leads the best one, from which it could have been chosen.
+_RIVAL = 0.01
+_WEIGHTS_PER_DRAW = 2_000_000  # 16 MB
+_EQUAL = 1e-12  # relative; means that differ by less differ by the order of their sums
 
 
 @dataclass(frozen=True)
@@ -50,10 +51,11 @@ class Ranking:
     """Contenders compared on the same rows.
 
     Rows of weight 0 do not count. `best` is the first contender of the largest mean; `same` are the
-    others with equal values on every row; `runner_up` is the next best with other values, or None.
-    `differing`: the number of rows on which these two differ. `significant`: the paired interval of
-    their difference excludes 0, and they differ on at least `MIN_ROWS_TO_COMPARE` rows, because resamples cannot
-    contain a rare large loss that no row has.
+    contenders whose values equal those of the best on every row; `runner_up` is the best of all
+    other contenders, or None. `differing` is the number of rows on which `best` and `runner_up`
+    differ. `significant`: the paired interval of their difference excludes 0, and they differ on at
+    least `MIN_ROWS_TO_COMPARE` rows, because resamples cannot contain a rare large loss that no row
+    has.
     """
 
     standings: list[Standing]
@@ -78,10 +80,11 @@ class Possible:
     shares: np.ndarray | None = None
 
     def with_distances(self, best: int) -> Possible:
-        """Ranges of 2c columns: the values, and the distances of contender `best` from each; from
-        itself, 0.
+        """Ranges of 2c columns: of the values, and of the leads of contender `best` over each
+        contender; over itself, 0.
         """
-        low, high = self.low[:, [best]] - self.high, self.high[:, [best]] - self.low
+        low = self.low[:, [best]] - self.high
+        high = self.high[:, [best]] - self.low
         low[:, best] = high[:, best] = 0
         return Possible(
             np.column_stack((self.low, low)), np.column_stack((self.high, high)), self.shares
@@ -107,38 +110,38 @@ def rank(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Ranking:
-    """Rank c contenders by their mean values on n >= 1 rows, float64 (n, c); the rest as in
+    """Rank c contenders by their mean values on n >= 1 rows, float64 (n, c); other arguments as in
     `bootstrap_means`.
 
     Differences are computed within each resample, so variation that all contenders share cancels.
     The intervals are percentiles, and contain the observed value. They do not include the variation
-    of training rows. The lower limits of differences hold for whichever contender could have been
+    of training rows. The lower limits of differences hold for each contender that could have been
     chosen as the best, see `_tails`.
     """
-    counted = weights > 0
-    if not counted.all():
-        values, weights, strata = values[counted], weights[counted], strata[counted]
+    used = weights > 0
+    if not used.all():
+        values, weights, strata = values[used], weights[used], strata[used]
     if not len(values):
         raise Invalid.at("", "a bootstrap needs at least one row")
     means = np.average(values, axis=0, weights=weights)
-    best, c = _first_of_largest(means), len(means)
-    first, counts = _kinds(np.column_stack((strata, weights, values)))
-    drawn = bootstrap_means(
+    best = _first_of_largest(means)
+    c = len(means)
+    first, sizes = _kinds(np.column_stack((strata, weights, values)))
+    resampled = bootstrap_means(
         np.column_stack((values[first], values[first][:, [best]] - values[first])),
         weights[first],
         strata[first],
-        counts,
+        sizes,
         possible=None if possible is None else possible.with_distances(best),
         resamples=resamples,
         seed=seed,
     )
-    tails = np.concatenate((np.full(c, _TAIL), _tails(drawn.means[:, :c], best)))
-    intervals = [
-        (float(min(np.quantile(low, tail), seen)), float(max(np.quantile(high, 1 - _TAIL), seen)))
-        for low, high, tail, seen in zip(
-            drawn.low.T, drawn.high.T, tails, (*means, *(means[best] - means)), strict=True
-        )
-    ]
+    tails = np.concatenate((np.full(c, _TAIL), _tails(resampled.means[:, :c], best)))
+    intervals = []
+    for j, observed in enumerate((*means, *(means[best] - means))):
+        low = np.quantile(resampled.low[:, j], tails[j])
+        high = np.quantile(resampled.high[:, j], 1 - _TAIL)
+        intervals.append((float(min(low, observed)), float(max(high, observed))))
     standings = [
         Standing(float(mean), interval, float(means[best] - mean), behind)
         for mean, interval, behind in zip(means, intervals[:c], intervals[c:], strict=True)
@@ -147,15 +150,16 @@ def rank(
 
 
 def _ranking(values: np.ndarray, standings: list[Standing], best: int) -> Ranking:
-    """Who has the same values as the best, who is next, and whether that difference is
+    """The contenders that equal the best, the runner-up, and whether its difference is
     significant.
     """
-    same = (values == values[:, [best]]).all(axis=0)
-    others = np.flatnonzero(~same)
-    twins = [int(j) for j in np.flatnonzero(same) if j != best]
-    if not others.size:
+    is_equal = (values == values[:, [best]]).all(axis=0)
+    twins = [int(j) for j in np.flatnonzero(is_equal) if j != best]
+    different = np.flatnonzero(~is_equal)
+    if not different.size:
         return Ranking(standings, best, twins, None, 0, significant=False)
-    runner_up = int(others[_first_of_largest(np.array([standings[j].mean for j in others]))])
+    means = np.array([standings[j].mean for j in different])
+    runner_up = int(different[_first_of_largest(means)])
     differing = int(np.count_nonzero(values[:, best] != values[:, runner_up]))
     significant = differing >= MIN_ROWS_TO_COMPARE and standings[runner_up].behind_interval[0] > 0
     return Ranking(standings, best, twins, runner_up, differing, significant)
@@ -173,11 +177,11 @@ def bootstrap_means(
 ) -> Resampled:
     """Weighted means of values (n, c) in Bayesian resamples of their rows.
 
-    `weights` (n,) are positive. `strata` (n,) codes: each stratum keeps its weight, for shares that
-    are known and not estimated; else all are 0. `counts` (n,): row i stands for so many equal rows.
-    With `possible`, half rows are added to each stratum, whose code is its class where shares are
-    known; such a class without rows varies over all its possible values. Deterministic in `seed`.
-    O(resamples n c), memory O(resamples c + n).
+    `weights` (n,) are positive. `strata` (n,) are codes: each stratum keeps its weight, for shares
+    that are known and not estimated; without such shares all codes are 0. `counts` (n,): row i
+    stands for so many equal rows. With `possible`, half rows are added to each stratum, whose code
+    is its class where shares are known; such a class without rows varies over all its possible
+    values. Deterministic in `seed`. O(resamples n c), memory O(resamples c + n).
     """
     rng = np.random.default_rng(seed)
     mass = np.bincount(strata, weights * counts)
@@ -186,12 +190,12 @@ def bootstrap_means(
     total = np.zeros((3, resamples, values.shape[1]))
     for stratum in np.flatnonzero(mass > 0):
         inside = strata == stratum
-        own = None
+        extremes = None
         if possible is not None:
-            rows = slice(None) if possible.shares is None else [stratum]
-            own = possible.low[rows].min(axis=0), possible.high[rows].max(axis=0)
+            classes = slice(None) if possible.shares is None else [stratum]
+            extremes = possible.low[classes].min(axis=0), possible.high[classes].max(axis=0)
         total += mass[stratum] * _resampled(
-            values[inside], weights[inside], counts[inside], own, resamples, rng
+            values[inside], weights[inside], counts[inside], extremes, resamples, rng
         )
     return Resampled(*(total / mass.sum()))
 
@@ -200,48 +204,52 @@ def _resampled(
     values: np.ndarray,
     weights: np.ndarray,
     counts: np.ndarray,
-    possible: tuple[np.ndarray, np.ndarray] | None,
+    extremes: tuple[np.ndarray, np.ndarray] | None,
     resamples: int,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """The three arrays of `Resampled` for one stratum, stacked."""
-    if possible is not None and not len(values):
-        ends = np.stack(((possible[0] + possible[1]) / 2, *possible))
-        return np.broadcast_to(ends[:, None, :], (3, resamples, len(possible[0])))
-    weighed = weights[:, None] * np.column_stack((values, np.ones(len(values))))
-    sums = np.empty((resamples, weighed.shape[1]))
-    step = max(_AT_ONCE // len(values), 1)
+    """The three arrays of `Resampled` for one stratum, stacked.
+
+    `extremes` are the smallest and the largest possible value of each contender, (c,) each.
+    """
+    if extremes is not None and not len(values):
+        low, high = extremes
+        ends = np.stack(((low + high) / 2, low, high))
+        return np.broadcast_to(ends[:, None, :], (3, resamples, len(low)))
+    weighted = weights[:, None] * np.column_stack((values, np.ones(len(values))))
+    sums = np.empty((resamples, weighted.shape[1]))
+    step = max(_WEIGHTS_PER_DRAW // len(values), 1)
     for begin in range(0, resamples, step):
         part = sums[begin : begin + step]
-        part[:] = rng.standard_gamma(counts, (len(part), len(values))) @ weighed
+        part[:] = rng.standard_gamma(counts, (len(part), len(values))) @ weighted
     sums, size = sums[:, :-1], sums[:, -1:]
     means = sums / size
-    if possible is None:
+    if extremes is None:
         return np.stack((means, means, means))
     halves = rng.standard_gamma(0.5, (2, resamples, 1)) * np.average(weights, weights=counts)
     size = size + halves.sum(axis=0)
-    low = (sums + halves[0] * possible[0] + halves[1] * values.max(axis=0)) / size
-    high = (sums + halves[0] * possible[1] + halves[1] * values.min(axis=0)) / size
+    low = (sums + halves[0] * extremes[0] + halves[1] * values.max(axis=0)) / size
+    high = (sums + halves[0] * extremes[1] + halves[1] * values.min(axis=0)) / size
     return np.stack((means, low, high))
 
 
-def _tails(drawn: np.ndarray, best: int) -> np.ndarray:
-    """The share of resamples (c,) below the lower limit of the best contender's lead over each.
+def _tails(means: np.ndarray, best: int) -> np.ndarray:
+    """For each contender the share (c,) of resamples below the lower limit of the best one's lead.
 
-    The best was chosen on the same rows, so its lead is optimistically biased. Any contender that
-    leads it in at least 1 % of resamples could have been chosen. The share is so small that the
-    lower limits of all these contenders' leads together hold with probability 0.975 (balanced
-    simultaneous limits by ranks, Besag et al., 1995). With one such contender it is 0.025.
-    O(resamples log(resamples) c^2).
+    `means` (resamples, c) are those of resamples. The best contender was chosen on the same rows,
+    so its lead is optimistically biased. Any contender that leads it in at least 1 % of resamples
+    could have been chosen. The share is so small that the lower limits of all these contenders'
+    leads together hold with probability 0.975 (balanced simultaneous limits by ranks, Besag et al.,
+    1995). With one such contender it is 0.025. O(resamples log(resamples) c^2).
     """
-    rivals = drawn[:, (drawn >= drawn[:, [best]]).mean(axis=0) >= _RIVAL]
-    tails = np.full(drawn.shape[1], _TAIL)
-    for i, own in enumerate(drawn.T):
-        leads = rivals - own[:, None]
-        leads = leads[:, np.ptp(leads, axis=0) > _EQUAL * np.abs(own).max()]
+    rivals = means[:, (means >= means[:, [best]]).mean(axis=0) >= _RIVAL]
+    tails = np.full(means.shape[1], _TAIL)
+    for i, contender in enumerate(means.T):
+        leads = rivals - contender[:, None]
+        leads = leads[:, np.ptp(leads, axis=0) > _EQUAL * np.abs(contender).max()]
         if leads.shape[1] > 1:
             lowest = leads.argsort(axis=0).argsort(axis=0).min(axis=1)
-            tails[i] = np.quantile(lowest, _TAIL) / len(drawn)
+            tails[i] = np.quantile(lowest, _TAIL) / len(means)
     return tails
 
 
@@ -262,8 +270,8 @@ _MAX_NAMED = 20  # classes in warnings
 
 @dataclass(frozen=True)
 class LabelledRows:
-    """Rows of known class y (n,), codes below K, with benefits B (K, A), or (n, K, A) for each its
-    own.
+    """Rows of true classes y (n,), codes below K, with benefits B (K, A), or (n, K, A), a matrix
+    for each row.
 
     `shares` (K,) are the class shares of the population in use, as far as they are known: a class
     with a share above 0 counts, with or without rows. With `known` the rows are weighted by these
@@ -285,91 +293,99 @@ class LabelledRows:
         """The weight of each row, float64 (n,)."""
         if not self.known:
             return np.ones(len(self.y))
-        found = self.counts / max(len(self.y), 1)
-        ratio = np.divide(self.shares, found, out=np.zeros(len(found)), where=found > 0)
+        observed = self.counts / max(len(self.y), 1)
+        ratio = np.divide(self.shares, observed, out=np.zeros(len(observed)), where=observed > 0)
         return np.asarray(ratio[self.y])
 
     @property
     def bound(self) -> float:
         """The mean benefit if every true class is known."""
         rows = np.arange(len(self.y))
-        best = (self.B[self.y] if self.B.ndim == 2 else self.B[rows, self.y]).max(axis=1)
-        return float(np.average(best, weights=self.weights))
+        benefits = self.B[self.y] if self.B.ndim == 2 else self.B[rows, self.y]
+        return float(np.average(benefits.max(axis=1), weights=self.weights))
 
 
-def contest(choices: np.ndarray, judged: LabelledRows, *, fixed: Sequence[int] = ()) -> Ranking:
+def contest(choices: np.ndarray, rows: LabelledRows, *, fixed: Sequence[int] = ()) -> Ranking:
     """Rank c rules by the benefits of their actions, int (n, c); as `rank`, but stricter about
     `significant`.
 
     On new rows a rule may take any action of the matrix; the rules in `fixed` (columns) take the
-    same action on all rows. Intervals allow for that. Every class of positive share in which the
-    actions of best and runner-up can have different benefits must have `MIN_ROWS_TO_COMPARE` rows: a few rows
-    that happen to agree are not evidence. O(n log n c) and the bootstrap.
+    same action on all rows. Intervals allow for that. For significance, every class of positive
+    share in which the actions of best and runner-up can have different benefits must have
+    `MIN_ROWS_TO_COMPARE` rows: a few rows that happen to agree are not evidence. O(n log n c) and
+    the bootstrap.
     """
-    values = np.column_stack([row_benefits(judged.y, choice, judged.B) for choice in choices.T])
-    strata = judged.y if judged.known else np.zeros_like(judged.y)
-    ranking = rank(values, judged.weights, strata, possible=_possible(choices, judged, fixed))
+    values = np.column_stack([row_benefits(rows.y, choice, rows.B) for choice in choices.T])
+    strata = rows.y if rows.known else np.zeros_like(rows.y)
+    ranking = rank(values, rows.weights, strata, possible=_possible(choices, rows, fixed))
     if not ranking.significant or ranking.runner_up is None:
         return ranking
-    apart = _where_apart(choices[:, ranking.best], choices[:, ranking.runner_up], judged.B)
-    enough = judged.counts >= MIN_ROWS_TO_COMPARE
-    return replace(ranking, significant=bool((enough | ~apart | (judged.shares <= 0)).all()))
+    can_differ = _can_differ(choices[:, ranking.best], choices[:, ranking.runner_up], rows.B)
+    enough = rows.counts >= MIN_ROWS_TO_COMPARE
+    return replace(ranking, significant=bool((enough | ~can_differ | (rows.shares <= 0)).all()))
 
 
-def _possible(choices: np.ndarray, judged: LabelledRows, fixed: Sequence[int]) -> Possible:
+def _possible(choices: np.ndarray, rows: LabelledRows, fixed: Sequence[int]) -> Possible:
     """The benefits that each rule may have in each class that counts."""
     c = choices.shape[1]
-    least, most = (
-        (judged.B, judged.B) if judged.B.ndim == 2 else (judged.B.min(axis=0), judged.B.max(axis=0))
-    )
-    low = np.repeat(least.min(axis=1, keepdims=True), c, axis=1)
-    high = np.repeat(most.max(axis=1, keepdims=True), c, axis=1)
+    lowest = rows.B if rows.B.ndim == 2 else rows.B.min(axis=0)
+    highest = rows.B if rows.B.ndim == 2 else rows.B.max(axis=0)
+    low = np.repeat(lowest.min(axis=1, keepdims=True), c, axis=1)
+    high = np.repeat(highest.max(axis=1, keepdims=True), c, axis=1)
     for j in fixed:
-        low[:, j], high[:, j] = least[:, choices[0, j]], most[:, choices[0, j]]
-    if judged.known:
-        return Possible(low, high, judged.shares)
-    counting = (judged.shares > 0) | (judged.counts > 0)
+        action = choices[0, j]
+        low[:, j] = lowest[:, action]
+        high[:, j] = highest[:, action]
+    if rows.known:
+        return Possible(low, high, rows.shares)
+    counting = (rows.shares > 0) | (rows.counts > 0)
     return Possible(low[counting], high[counting])
 
 
-def _where_apart(first: np.ndarray, second: np.ndarray, B: np.ndarray) -> np.ndarray:
-    """For each class, bool (K,), whether such pairs of actions can have different benefits."""
-    mine, other = np.divmod(np.unique(first * B.shape[-1] + second), B.shape[-1])
-    differ = (B[..., mine] != B[..., other]).any(axis=-1)
+def _can_differ(first: np.ndarray, second: np.ndarray, B: np.ndarray) -> np.ndarray:
+    """For each class, bool (K,), whether two rules with these actions (n,) on the same rows can
+    have different benefits.
+    """
+    action, rival = np.divmod(np.unique(first * B.shape[-1] + second), B.shape[-1])
+    differ = (B[..., action] != B[..., rival]).any(axis=-1)
     return np.asarray(differ if B.ndim == 2 else differ.any(axis=0))
 
 
 def doubts(
-    judged: LabelledRows,
+    rows: LabelledRows,
     classes: Sequence[object],
     bound: float,
-    rows: str = "row",
+    unit: str = "row",
     actions: Sequence[object] | None = None,
 ) -> list[str]:
-    """Warnings about the matrix, the upper bound and classes of fewer rows than `MIN_ROWS_TO_COMPARE`, the
-    rarest first.
+    """Warnings about the matrix, the upper bound and classes of fewer rows than
+    `MIN_ROWS_TO_COMPARE`, the rarest first.
 
-    A class in which all actions have the same benefit needs none. `classes` names the K classes,
-    `actions` the A columns, by default the classes where they are as many; `rows` is what one row
-    is called.
+    A class in which all actions have the same benefit has no warning. `classes` names the K
+    classes, `actions` the A columns, by default the classes where they are as many; `unit` is the
+    word for a row.
     """
-    B, typical = judged.B, class_means(judged.y, judged.B)
-    warnings = oddities(typical, actions, classes)
+    B = rows.B
+    warnings = oddities(class_means(rows.y, B), actions, classes)
     if B.shape == (2, 2) and not irrelevance(B):
         warnings += posterior_threshold(B, actions or classes).warnings
     elif B.shape[1:] == (2, 2):
         warnings += cut_at(0.5, B.mean(axis=0), actions or classes).warnings
     if bound <= 0:
         warnings.append("the upper bound is not positive: mu is undefined")
-    counts, differs = judged.counts, np.ptp(B, axis=-1) > 0
+    counts = rows.counts
+    differs = np.ptp(B, axis=-1) > 0
     differs = differs if B.ndim == 2 else differs.any(axis=0)
-    thin = np.flatnonzero((counts < MIN_ROWS_TO_COMPARE) & (judged.shares > 0) & differs)
-    for k in thin[np.argsort(counts[thin], kind="stable")][:_MAX_NAMED]:
-        few = f"class {classes[k]!r} has {counted(int(counts[k]), rows)}: too few for a reliable interval"
-        none = f"class {classes[k]!r} has no {rows}, but a share of {judged.shares[k]:.2g}: its benefit is not included"
-        warnings.append(few if counts[k] else none)
-    if len(thin) > _MAX_NAMED:
-        warnings.append(
-            f"{len(thin) - _MAX_NAMED} more classes have fewer than {MIN_ROWS_TO_COMPARE} {rows}s"
-        )
+    rare = np.flatnonzero((counts < MIN_ROWS_TO_COMPARE) & (rows.shares > 0) & differs)
+    for k in rare[np.argsort(counts[rare], kind="stable")][:_MAX_NAMED]:
+        count = int(counts[k])
+        if count:
+            problem = f"{counted(count, unit)}: too few for a reliable interval"
+        else:
+            share = f"a share of {rows.shares[k]:.2g}"
+            problem = f"no {unit}, but {share}: its benefit is not included"
+        warnings.append(f"class {classes[k]!r} has {problem}")
+    if len(rare) > _MAX_NAMED:
+        more = f"{len(rare) - _MAX_NAMED} more classes"
+        warnings.append(f"{more} have fewer than {MIN_ROWS_TO_COMPARE} {unit}s")
     return warnings

@@ -10,18 +10,17 @@ from payoff.arrays import F32, F64, I32, Indices
 from payoff.compiled import quick
 from payoff.errors import TooLarge
 
-Path = tuple[
-    I32, I32, F64, F64
-]  # of steps: feature, its step before, whether the row takes both, their share of rows
-Terms = tuple[
-    F64, F64, F64
-]  # of steps and points: inverse term, product so far, sum of the leaves below
+# For each step: its feature, the last step by that feature before it, and for both steps together
+# whether the row takes them, and the share of training rows that do.
+Path = tuple[I32, I32, F64, F64]
+# For each step and point: the inverse term, the product so far, the sum of the leaves below.
+Terms = tuple[F64, F64, F64]
 
 
 @quick
 def shapley(
-    roots: I32, feature: I32, left: I32, right: I32, cover: F32, hot: I32,
-    value: F64, share: I32, column: Indices, depth: int, points: F64, weights: F64, out: F64, base: F64,
+    roots: I32, feature: I32, left: I32, right: I32, cover: F32, hot: I32, value: F64, share: I32,
+    column: Indices, depth: int, points: F64, weights: F64, out: F64, base: F64,
 ) -> None:  # fmt: skip
     """Add the values of all trees' features for n rows to `out` (n, m), and the trees' means to
     `base` (n,).
@@ -43,9 +42,8 @@ def shapley(
     for q in range(len(points)):
         inverse[0, q] = product[0, q] = 1.0
     path, terms = (name, before, one, zero), (inverse, product, below)
-    stack = np.empty(
-        (3 * depth + 3, 3), dtype=np.int32
-    )  # node (-1 on the way up), its parent, depth
+    # An entry is the node (-1 on the way up), its parent, and the depth.
+    stack = np.empty((3 * depth + 3, 3), dtype=np.int32)
     for i in range(len(column)):
         for root in roots:
             top = 0
@@ -61,16 +59,9 @@ def shapley(
                         _down(d, cover[node], cover[parent], points, path, terms)
                     if feature[node] >= 0:
                         stack[top + 1, 0], stack[top + 1, 1], stack[top + 1, 2] = -1, parent, d
-                        stack[top + 2, 0], stack[top + 2, 1], stack[top + 2, 2] = (
-                            left[node],
-                            node,
-                            d + 1,
-                        )
-                        stack[top + 3, 0], stack[top + 3, 1], stack[top + 3, 2] = (
-                            right[node],
-                            node,
-                            d + 1,
-                        )
+                        stack[top + 2, 0], stack[top + 3, 0] = left[node], right[node]
+                        stack[top + 2, 1] = stack[top + 3, 1] = node
+                        stack[top + 2, 2] = stack[top + 3, 2] = d + 1
                         top += 3
                         continue
                     v = value[share[node], column[i]]
@@ -82,9 +73,9 @@ def shapley(
 
 
 @quick
-def _down(d: int, own: float, whole: float, points: F64, path: Path, terms: Terms) -> None:
-    """Take a step to depth d, by `name[d]`, that `own` of `whole` training rows take, and the row
-    if `one[d]`.
+def _down(d: int, cover: float, parent: float, points: F64, path: Path, terms: Terms) -> None:
+    """Take a step to depth d, by `name[d]`, that `cover` of `parent` training rows take, and the
+    row if `one[d]`.
     """
     name, before, one, zero = path
     inverse, product, below = terms
@@ -94,7 +85,7 @@ def _down(d: int, own: float, whole: float, points: F64, path: Path, terms: Term
             at = earlier
     before[d] = at
     one[d] *= one[at]
-    zero[d] = zero[at] * own / whole
+    zero[d] = zero[at] * cover / parent
     for q in range(len(points)):
         term = points[q] * one[d] + (1.0 - points[q]) * zero[d]
         product[d, q] = product[d - 1, q] * term * inverse[at, q]
@@ -117,13 +108,15 @@ def _up(d: int, weights: F64, path: Path, terms: Terms) -> float:
     return total
 
 
-_LARGEST_WORK = 5e7  # nodes times points: about a second on one core
-_CELLS = 500_000  # rows times nodes in a piece: some 15 MB
+_MAX_WORK = 5e7  # rows times nodes times points: about a second on one core
+_CELLS = 500_000  # rows times nodes in a batch: some 15 MB
 
 
 class Trees(NamedTuple):
-    """N nodes, those of T trees from `roots` on: the column tested, -1 of a leaf; both children;
-    the training rows.
+    """The N nodes of T trees, whose roots are `roots` (T,).
+
+    `feature` (N,) is the column that a node tests, -1 for a leaf; `left` and `right` (N,) are its
+    children; `cover` (N,) is its number of training rows.
     """
 
     roots: np.ndarray
@@ -140,45 +133,36 @@ def tree_contributions(
     to the row's sum.
 
     `goes(rows)` returns the child (rows, N) that each of a slice of rows takes at each node; leaves
-    count `value[share, column]`, `column` (n,). Of a coalition of features, the others' steps go to
-    all children with the shares of training rows: the path-dependent values of Lundberg and others
-    (2018), Consistent individualized feature attribution for tree ensembles. Raises TooLarge for
-    more work than about a second. O(n N depth), exact but for rounding: the weights of coalitions
-    are Gauss-Legendre sums, of half as many points as a path has features, and all leaves below a
-    step share its work.
+    count `value[share, column]`, `column` (n,). Steps by features outside a coalition go to both
+    children, with their shares of training rows. These are the path-dependent values of Lundberg
+    and others (2018), Consistent individualized feature attribution for tree ensembles. Raises
+    TooLarge for more work than about a second. O(n N depth), exact but for rounding: the weights of
+    coalitions are Gauss-Legendre sums, of half as many points as a path has features, and all
+    leaves below a step share its work.
     """
-    n, sizes = len(column), _levels(trees)
+    n = len(column)
+    sizes = _levels(trees)
     depth = len(sizes) - 1
-    points, weights = np.polynomial.legendre.leggauss(
-        (min(depth, m) + 1) // 2 or 1
-    )  # exact up to degree min(...) - 1
+    # Sums of k points are exact up to degree 2 k - 1, at least the features of a path less 1.
+    points, weights = np.polynomial.legendre.leggauss((min(depth, m) + 1) // 2 or 1)
     work = float(n) * len(points) * sum(sizes)
-    if work > _LARGEST_WORK:
-        most = int(_LARGEST_WORK * n / work)
-        advice = f"send at most {most} instances" if most else "the model is too large"
-        raise TooLarge(f"there are no contributions, as {n} instances take too long: {advice}")
+    if work > _MAX_WORK:
+        max_rows = int(_MAX_WORK * n / work)
+        limit = f"at most {max_rows} are supported" if max_rows else "the model is too large"
+        raise TooLarge(f"there are no contributions, as {n} instances take too long: {limit}")
     points, weights = (points + 1) / 2, weights / 2
     out, base = np.zeros((n, m)), np.zeros(n)
     step = max(_CELLS // max(len(trees.feature), 1), 1)
     for start in range(0, n, step):
         rows = slice(start, start + step)
-        shapley(
-            *trees,
-            goes(rows),
-            value,
-            share,
-            column[rows],
-            depth,
-            points,
-            weights,
-            out[rows],
-            base[rows],
-        )
+        hot = goes(rows)
+        chosen = column[rows]
+        shapley(*trees, hot, value, share, chosen, depth, points, weights, out[rows], base[rows])
     return out, base
 
 
 def _levels(trees: Trees) -> list[int]:
-    """How many nodes there are at each depth."""
+    """The number of nodes at each depth."""
     level, sizes = trees.roots, []
     while len(level):
         sizes.append(len(level))
