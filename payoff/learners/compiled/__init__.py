@@ -1,5 +1,7 @@
-"""What loads the compiler, at 60 MB and half a second: how forests and cost trees are grown, and
-boosting explained.
+"""The modules that load the compiler, at 60 MB and half a second.
+
+They grow forests and cost trees, and explain boosting. Learners reach them through
+`loading.compiled`.
 """
 
 from payoff.learners import members, quantile_forest

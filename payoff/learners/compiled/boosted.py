@@ -12,67 +12,68 @@ from payoff.decisions.tree_contributions import Trees, tree_contributions
 
 
 def contributions(model: Any, X: np.ndarray, chosen: np.ndarray) -> Contributions:
-    """To the log-odds of two classes, of more to the log ratio of the chosen class; rows (n, m)."""
-    grown, baseline, reorder = model._predictors, model._baseline_prediction, model._preprocess_X  # noqa: SLF001
-    rows = reorder(X, reset=False)  # categories first, as the trees number the columns
-    m, scores = X.shape[1], len(grown[0])
-    T, base = np.zeros((len(X), m, scores)), np.zeros((len(X), scores))
+    """Contributions for rows X (n, m) to the log-odds of two classes.
+
+    Of more classes to the log ratio of the `chosen` class (n,).
+    """
+    iterations = model._predictors  # noqa: SLF001
+    # Categorical columns come first, as the trees number the columns.
+    rows = model._preprocess_X(X, reset=False)  # noqa: SLF001
+    n, m = X.shape
+    scores = len(iterations[0])
+    T = np.zeros((n, m, scores))
+    base = np.zeros((n, scores))
     for k in range(scores):
-        predictors = [each[k] for each in grown]
-        nodes, roots, bits = _joined(predictors)
-        leaf = nodes["is_leaf"].astype(bool)
-        left, right = (
-            np.where(leaf, -1, nodes[side]).astype(np.int32) for side in ("left", "right")
-        )
-        trees = Trees(roots, np.where(leaf, -1, nodes["feature_idx"]).astype(np.int32), left, right,
-                      nodes["count"].astype(np.float32))  # fmt: skip
-        value, share = (
-            np.ascontiguousarray(nodes["value"][:, None]),
-            np.arange(len(nodes), dtype=np.int32),
-        )
-
-        def goes(
-            some: slice, nodes: Any = nodes, bits: Any = bits, trees: Any = trees
-        ) -> np.ndarray:
-            return np.asarray(np.where(_left(nodes, bits, rows[some]), trees.left, trees.right))
-
-        T[:, :, k], base[:, k] = tree_contributions(
-            trees, goes, value, share, np.zeros(len(X), dtype=np.intp), m
-        )
-    base += baseline
+        T[:, :, k], base[:, k] = _of_score([trees[k] for trees in iterations], rows)
+    base += model._baseline_prediction  # noqa: SLF001
     categorical = model.is_categorical_
     if categorical is not None:
-        T = T[
-            :,
-            np.argsort(np.concatenate((np.flatnonzero(categorical), np.flatnonzero(~categorical)))),
-        ]
+        order = np.concatenate((np.flatnonzero(categorical), np.flatnonzero(~categorical)))
+        T = T[:, np.argsort(order)]
     return of_terms(T, base[0] if len(base) else np.zeros(scores), chosen)
+
+
+def _of_score(predictors: list[Any], rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Contributions (n, m) of rows to the sum of the trees of one score, and their base (n,)."""
+    nodes, roots, bits = _joined(predictors)
+    leaf = nodes["is_leaf"].astype(bool)
+    left, right, feature = (
+        np.where(leaf, -1, nodes[name]).astype(np.int32)
+        for name in ("left", "right", "feature_idx")
+    )
+    trees = Trees(roots, feature, left, right, nodes["count"].astype(np.float32))
+    values = np.ascontiguousarray(nodes["value"][:, None])
+    shares = np.arange(len(nodes), dtype=np.int32)
+
+    def goes(block: slice) -> np.ndarray:
+        return np.asarray(np.where(_goes_left(nodes, bits, rows[block]), left, right))
+
+    n, m = rows.shape
+    return tree_contributions(trees, goes, values, shares, np.zeros(n, dtype=np.intp), m)
 
 
 def _joined(predictors: list[Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The nodes of all trees, where each begins, and the sets of categories that go left."""
-    sizes = np.cumsum([0, *(len(each.nodes) for each in predictors)])
-    sets = np.cumsum([0, *(len(each.raw_left_cat_bitsets) for each in predictors)])
-    nodes = np.concatenate([each.nodes for each in predictors])
-    by = np.repeat(np.arange(len(predictors)), np.diff(sizes))
+    starts = np.cumsum([0, *(len(tree.nodes) for tree in predictors)])
+    set_starts = np.cumsum([0, *(len(tree.raw_left_cat_bitsets) for tree in predictors)])
+    nodes = np.concatenate([tree.nodes for tree in predictors])
+    owner = np.repeat(np.arange(len(predictors)), np.diff(starts))
     for side in ("left", "right"):
-        nodes[side] += sizes[by].astype(np.uint32)
-    nodes["bitset_idx"] += sets[by].astype(np.uint32)
-    bits = np.concatenate([each.raw_left_cat_bitsets.reshape(-1, 8) for each in predictors])
-    return (
-        nodes,
-        sizes[:-1].astype(np.int32),
-        np.unpackbits(bits.view(np.uint8), axis=1, bitorder="little"),
-    )
+        nodes[side] += starts[owner].astype(np.uint32)
+    nodes["bitset_idx"] += set_starts[owner].astype(np.uint32)
+    sets = np.concatenate([tree.raw_left_cat_bitsets.reshape(-1, 8) for tree in predictors])
+    bits = np.unpackbits(sets.view(np.uint8), axis=1, bitorder="little")
+    return nodes, starts[:-1].astype(np.int32), bits
 
 
-def _left(nodes: np.ndarray, bits: np.ndarray, rows: np.ndarray) -> np.ndarray:
+def _goes_left(nodes: np.ndarray, bits: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Whether each row goes left at each node, bool (n, N)."""
     x = rows[:, nodes["feature_idx"]]
+    missing = np.isnan(x)
     goes: np.ndarray = np.where(
-        np.isnan(x), nodes["missing_go_to_left"].astype(bool), x <= nodes["num_threshold"]
+        missing, nodes["missing_go_to_left"].astype(bool), x <= nodes["num_threshold"]
     )
     at = np.flatnonzero(nodes["is_categorical"])
     codes = np.nan_to_num(x[:, at], nan=0.0).astype(np.intp)
-    goes[:, at] = np.where(np.isnan(x[:, at]), goes[:, at], bits[nodes["bitset_idx"][at], codes])
+    goes[:, at] = np.where(missing[:, at], goes[:, at], bits[nodes["bitset_idx"][at], codes])
     return goes

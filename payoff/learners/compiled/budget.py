@@ -1,6 +1,4 @@
-"""How a budget forest is grown: the path of every rule, and the point on them that validation rows
-choose.
-"""
+"""How a budget forest is grown: the path of each rule, and the point that validation rows choose."""
 
 from collections.abc import Iterator, Sequence
 
@@ -16,9 +14,9 @@ from payoff.learners.stepwise import validation_folds
 from payoff.progress import part, report
 
 ALPHAS = (0.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-"""Tried if `alpha` is None: the range of the paper's experiments (section 3) with fewer steps."""
+"""The alphas to try: the range of the paper's experiments (section 3) with fewer steps."""
 EXPONENTS = (1.0, 0.0)
-"""Of the price in the split rule, tried if `alpha` is None and prices differ.
+"""Exponents of the price in the split rule, tried if `alpha` is None and prices differ.
 
 With the paper's exponent 1 a feature must lower the impurity a hundred times as much as one at a
 hundredth of its price, so on real price lists the dear tests are never asked for, whatever the
@@ -38,61 +36,62 @@ def grown(
 
     Returns the forest, the Point that it is, and all Points within the budget.
     """
-    rows, rules, budget = Sample(X, codes, weights), _rules(learner), limit_of(learner.budget)
+    rows = Sample(X, codes, weights)
+    rules = _rules(learner)
+    budget = limit_of(learner.budget)
     random = check_random_state(learner.random_state)
     folds = validation_folds(codes, random, _ENOUGH)
-    most = MAX_TREES if learner.n_estimators is None else learner.n_estimators
-    seeds = random.randint(
-        np.iinfo(np.int32).max, size=most
-    )  # the first trees are the same for any number
+    n_trees = MAX_TREES if learner.n_estimators is None else learner.n_estimators
+    # The first trees are the same for any number of trees.
+    seeds = random.randint(np.iinfo(np.int32).max, size=n_trees)
 
-    def grower(some: Sample) -> TreeGrower:
-        categorical = learner.categorical()
+    def grower(sample: Sample) -> TreeGrower:
         return TreeGrower(
-            some, len(learner.classes_), learner.prices_, categorical, max_depth=learner.max_depth
+            sample,
+            len(learner.classes_),
+            learner.prices_,
+            learner.categorical(),
+            max_depth=learner.max_depth,
         )
 
     if learner.budget is None and learner.alpha is not None and learner.n_estimators is not None:
-        point = Point(rules[0], most, np.nan, np.nan)
+        point = Point(rules[0], n_trees, np.nan, np.nan)
         return _forest(grower(rows), point, seeds), point, []
     with part(0.0, 0.9, "growing trees"):
         growers = [(grower(rows.take(inside)), rows.take(outside)) for inside, outside in folds]
-        weighed = np.array([outside.weights.sum() for _, outside in growers])
-        wrong = [
-            np.average(one.prior.argmax() != outside.codes, weights=outside.weights)
-            for one, outside in growers
-        ]
-        nothing = Point(rules[0], 0, 0.0, float(np.average(wrong, weights=weighed)))
-        paths = _paths(growers, weighed, rules, seeds, budget)
-        ends = [
-            point
-            for path in paths
-            for point in (path[-1:] if learner.n_estimators is not None else path)
-        ]
-        point = min(ends, key=lambda point: (point.error, point.cost, point.trees), default=nothing)
-    tradeoff = [point for path in paths for point in path]
+        sums = np.array([outside.weights.sum() for _, outside in growers])
+        empty = _empty(growers, sums, rules[0])
+        paths = _paths(growers, sums, rules, seeds, budget)
+        tradeoff = [point for path in paths for point in path]
+        points = tradeoff
+        if learner.n_estimators is not None:
+            points = [path[-1] for path in paths if path]
+        point = min(points, key=lambda point: (point.error, point.cost, point.trees), default=empty)
     with part(0.9, 1.0, "growing the chosen forest"):
         tested = learner.budget is not None and len(growers) == 1
         forest = _forest(growers[0][0] if tested else grower(rows), point, seeds)
     if tested or learner.budget is None:
         return forest, point, tradeoff
-    # Of a forest grown again the first trees that keep to the budget on all rows, with their cost
-    # there.
-    costs = [
-        cost
-        for cost, _ in PathCosts(
-            forest.orders.apply(X), *rows[1:], learner.prices_, forest.n_classes
-        ).add(forest)
-    ]
+    # The forest was grown again: its first trees that keep to the budget on all rows remain.
+    X = forest.orders.apply(X)
+    path_costs = PathCosts(X, *rows[1:], learner.prices_, forest.n_classes)
+    costs = [cost for cost, _ in path_costs.add(forest)]
     kept = sum(cost <= budget for cost in costs)
     point = point._replace(cost=costs[kept - 1] if kept else 0.0)
     if kept < forest.n_trees:
-        errors = (one.error for one in tradeoff if (one.rule, one.trees) == (point.rule, kept))
-        forest, point = (
-            forest.first(kept),
-            point._replace(trees=kept, error=next(errors, nothing.error)),
-        )
+        errors = {(point.rule, point.trees): point.error for point in tradeoff}
+        point = point._replace(trees=kept, error=errors.get((point.rule, kept), empty.error))
+        forest = forest.first(kept)
     return forest, point, tradeoff
+
+
+def _empty(growers: list[tuple[TreeGrower, Sample]], sums: np.ndarray, rule: Rule) -> Point:
+    """The Point of the forest without trees, which costs nothing."""
+    errors = [
+        np.average(grower.prior.argmax() != outside.codes, weights=outside.weights)
+        for grower, outside in growers
+    ]
+    return Point(rule, 0, 0.0, float(np.average(errors, weights=sums)))
 
 
 def _paths(
@@ -102,8 +101,9 @@ def _paths(
     seeds: np.ndarray,
     budget: float,
 ) -> list[list[Point]]:
-    """The Points of every rule within the budget, on the validation rows of the growers, averaged
-    by their weights.
+    """The Points of every rule within the budget, on the validation rows of the growers.
+
+    `weights` (growers,) are those of the growers in the mean.
     """
     paths: list[list[Point]] = []
     for rule in rules:
@@ -122,11 +122,10 @@ def _steps(
     growers: list[tuple[TreeGrower, Sample]], rule: Rule, seeds: np.ndarray
 ) -> Iterator[Sequence[Sequence[float]]]:
     """After each tree, mean cost and error of the forest of each grower on its validation rows."""
-    costs = [tree_grower.costs(outside) for tree_grower, outside in growers]
-    for parts in batches([tree_grower for tree_grower, _ in growers], rule, seeds):
+    costs = [grower.costs(outside) for grower, outside in growers]
+    for parts in batches([grower for grower, _ in growers], rule, seeds):
         forests = [
-            tree_grower.forest([trees])
-            for (tree_grower, _), trees in zip(growers, parts, strict=True)
+            grower.forest([trees]) for (grower, _), trees in zip(growers, parts, strict=True)
         ]
         yield from zip(*map(PathCosts.add, costs, forests), strict=True)
 
@@ -134,18 +133,18 @@ def _steps(
 def _rules(learner: BudgetForest) -> list[Rule]:
     """The rules to try, the paper's exponent first and alphas rising."""
     alphas = ALPHAS if learner.alpha is None else (float(learner.alpha),)
-    exponents: tuple[float, ...] = (
-        (1.0,) if learner.cost_exponent is None else (float(learner.cost_exponent),)
-    )
-    if learner.cost_exponent is None and learner.alpha is None and np.ptp(learner.prices_.cost) > 0:
+    exponents: tuple[float, ...] = (1.0,)
+    if learner.cost_exponent is not None:
+        exponents = (float(learner.cost_exponent),)
+    elif learner.alpha is None and np.ptp(learner.prices_.cost) > 0:
         exponents = EXPONENTS
     return [Rule(alpha, exponent) for exponent in exponents for alpha in alphas]
 
 
-def _forest(tree_grower: TreeGrower, point: Point, seeds: np.ndarray) -> FlatForest:
+def _forest(grower: TreeGrower, point: Point, seeds: np.ndarray) -> FlatForest:
     """The trees of the point, in batches; reports progress."""
     grown: list[Nodes] = []
-    for (trees,) in batches([tree_grower], point.rule, seeds[: point.trees]):
+    for (trees,) in batches([grower], point.rule, seeds[: point.trees]):
         grown.append(trees)
-        report(sum(len(some.roots) for some in grown) / point.trees, "growing trees")
-    return tree_grower.forest(grown)
+        report(sum(len(nodes.roots) for nodes in grown) / point.trees, "growing trees")
+    return grower.forest(grown)

@@ -1,5 +1,6 @@
-"""The order in which a chain of forests asks for features: greedily, by what each lowers the loss
-for its price.
+"""The order in which a chain of forests asks for features.
+
+A greedy search: next comes the feature that lowers the log loss most for its price.
 """
 
 from __future__ import annotations
@@ -21,39 +22,38 @@ from payoff.progress import report
 if TYPE_CHECKING:
     from payoff.learners.forest_chain import ForestChain
 
-_HALF = 4500  # rows to grow from, and as many to judge by; with fewer than twice as many, all rows in folds
+# Rows of a large table to grow from, and as many to validate on; of a table with fewer than both,
+# all rows are in folds.
+_SAMPLE = 4500
 _FOLDS = 3
 _TREES = 15
-_CLEARLY = 0.1  # of the log loss: by so much less another rule must have
-_DOUBT = 2.0  # standard errors of the difference that must lie between them
-_POWERS = (
-    0.7,
-    1.4,
-    2.0,
-    2.8,
-    4.0,
-)  # rules are compared after the best: the usual one is often only too cautious
+# Another rule is clearly better if it lowers the log loss by this share, and by so many standard
+# errors of the difference.
+_CLEAR_SHARE = 0.1
+_CLEAR_ERRORS = 2.0
+# Rules are compared after raising probabilities to the best of these powers, as the default rule is
+# often only too cautious.
+_POWERS = (0.7, 1.4, 2.0, 2.8, 4.0)
 _TAILS = (0.01, 0.99)
-_CANDIDATES = 20  # the most important features, beside free ones; others are only appended
-_EQUAL, _PRICED = (22, 10), (1000, 1000)  # steps, and how many of them the search places
-_LEAST = 1e-3
+_CANDIDATES = 20  # the most important features, besides free ones; others are only appended
+# The number of steps, and of those that the search places: with equal prices, and with prices.
+_STEPS_OF_EQUAL_PRICES = (22, 10)
+_STEPS_OF_PRICES = (1000, 1000)
+_LEAST = 1e-3  # the log loss by which a feature has to lower it, with prices
 ROUGH = 2
 """Forests of so few features have more rows in a leaf, and are blended with no other."""
-_CAREFUL = 5  # rows in their leaves, and in those of a small table
-_SMALL, _LARGE = (
-    1000,
-    20_000,
-)  # rows: a small table; above the other, more rows in a leaf and no more nodes
-_LEAVES, _TRIES = (
-    (3, 5),
-    (3, 10),
-)  # of other rules: rows in a leaf, and thresholds for each feature at a split
+_CAREFUL_LEAF = 5  # rows in the leaves of rough forests, and of those of a small table
+_SMALL = 1000  # rows below which a table is small
+_LARGE = 20_000  # rows from which leaves have more rows, so that trees have no more nodes
+# Other rules: rows in a leaf, and thresholds for each feature at a split.
+_LEAVES = (3, 5)
+_TRIES = (3, 10)
 
-
-_GROWN, _JUDGED = 0, 1
+_TRAINING, _VALIDATION = 0, 1
 Split = tuple[F32, np.ndarray, np.ndarray, np.ndarray]
-"""Rows (n, m), codes, weights, and what each row is for, int8 (n,): to grow from, to judge by, or
-neither.
+"""Rows (n, m), codes, weights, and the use of each row, int8 (n,).
+
+Rows are used for training, for validation, or not at all.
 """
 
 
@@ -65,141 +65,171 @@ def ranked(
     K: int,
     categorical: Sequence[int],
 ) -> tuple[Orders, F32]:
-    """Categories ordered by the rows `inside`, and X (n, m) in this order, as float32, without far
-    outliers.
+    """Categories ordered by the rows `inside`, and X (n, m) in this order, float32, without outliers.
 
     A random threshold between the least and the largest number would divide nothing if one of them
-    is far away. So numbers end as far beyond the quantiles .01 and .99 as these are apart. Answers
-    need no such limit: no threshold is beyond it.
+    is far away. So numbers end as far outside the quantiles .01 and .99 as these are apart. Answers
+    need no such limit: no threshold is outside it.
     """
     orders = order_categories(X[inside], codes[inside], weights[inside], K, categorical)
-    found = orders.apply(X)
-    for column in found.T:
+    columns = orders.apply(X)
+    for column in columns.T:
         present = column[inside]
         present = present[~np.isnan(present)]
         if len(present):
             low, high = np.quantile(present, _TAILS).astype(np.float64)
             if low < high:
                 np.clip(column, 2 * low - high, 2 * high - low, out=column)
-    return orders, found
+    return orders, columns
 
 
 def find_order(
     learner: ForestChain, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, seed: int
 ) -> tuple[list[int], list[Rule]]:
-    """The columns of X (n, m) in the order in which they are asked for, and how the forest of each
-    prefix is grown.
+    """The columns of X (n, m) in the order of the chain, and the rule of the forest of each prefix.
 
     The search places features, with equal prices 10, while the log loss falls by `least`. If
     `least` is None, or none was placed, the others follow by importance, up to `steps`. A forest
-    has the usual rule, until another is clearly better. Pieces of work run where joblib says.
+    has the default rule, until another is clearly better. joblib decides where pieces of work run.
     """
-    n, m = X.shape
-    prices, own = learner.prices_, learner.min_samples_leaf
-    K, categorical = len(learner.classes_), learner.categorical()
+    m = X.shape[1]
+    prices = learner.prices_
+    K = len(learner.classes_)
     equal = bool(np.ptp(prices.cost) == 0 and (prices.cost == prices.discounted).all())
-    steps, placed = _EQUAL if equal else _PRICED
+    steps, placed = _STEPS_OF_EQUAL_PRICES if equal else _STEPS_OF_PRICES
     steps = min(learner.steps or steps, m)
     least = _LEAST if learner.least is None and not equal else learner.least
-    few = _CAREFUL if n < _SMALL else math.ceil(n / _LARGE)
-    usual = [Rule(own or (max(_CAREFUL, few) if s <= ROUGH else few)) for s in range(1, steps + 1)]
-    rivals = [
-        Rule(max(leaf, math.ceil(n / _LARGE)), tries)
-        for tries in _TRIES
-        for leaf in ([own] if own else _LEAVES)
-    ]
+    defaults, alternatives = _rules(learner.min_samples_leaf, len(X), steps)
     splits = [
-        (
-            ranked(X, codes, weights, np.flatnonzero(use == _GROWN), K, categorical)[1],
-            codes,
-            weights,
-            use,
-        )
-        for use in _uses(codes, seed)
+        _split(X, codes, weights, use, K, learner.categorical()) for use in _uses(codes, seed)
     ]
     seeds = np.random.default_rng(seed).integers(2**62, size=_TREES).tolist()
-    importance = _grown(*splits[0], list(range(X.shape[1])), K, usual[-1], seeds)[1]
+    importance = _grown(*splits[0], list(range(m)), K, defaults[-1], seeds)[1]
     by_importance = np.argsort(-importance, kind="stable").tolist()
     prior = np.bincount(codes, weights) / weights.sum()
     order: list[int] = []
     rules: list[Rule] = []
-    known = np.concatenate([_loss(prior[None], *split[1:]) for split in splits])
+    loss = np.concatenate([_loss(prior[None], *split[1:]) for split in splits])
     free = {j for j in by_importance if prices.cost[j] == 0}
     candidates = [j for rank, j in enumerate(by_importance) if rank < _CANDIDATES or j in free]
-    for step in range(searched := min(placed, steps, len(candidates))):
-        left = [j for j in candidates if j not in order]
+    searched = min(placed, steps, len(candidates))
+    for step in range(searched):
+        columns = [j for j in candidates if j not in order]
         report(step / searched, "choosing the order of features")
-        rule = usual[step] if rules == usual[:step] else rules[-1]
-        losses = _losses(splits, [([*order, j], rule) for j in left], K, prior, seeds)
-        chosen = _best(known - losses[:, 0], [prices.paid([*order, j])[-1] for j in left], least)
+        rule = defaults[step] if rules == defaults[:step] else rules[-1]
+        losses = _losses(splits, [([*order, j], rule) for j in columns], K, prior, seeds)
+        price = [prices.paid([*order, j])[-1] for j in columns]
+        chosen = _best(loss - losses[:, 0], price, least)
         if chosen is None:
             break
-        order.append(left[chosen])
-        others = [other for other in rivals if other != rule]
-        again = _losses(splits, [(order, other) for other in others], K, prior, seeds)
-        better = _clearly_better(losses[chosen, 1], again[:, 1])
-        known, rule = (
-            (losses[chosen, 0], rule) if better is None else (again[better, 0], others[better])
-        )
+        order.append(columns[chosen])
+        rivals = [rival for rival in alternatives if rival != rule]
+        rival_losses = _losses(splits, [(order, rival) for rival in rivals], K, prior, seeds)
+        better = _clearly_better(losses[chosen, 1], rival_losses[:, 1])
+        if better is None:
+            loss = losses[chosen, 0]
+        else:
+            loss = rival_losses[better, 0]
+            rule = rivals[better]
         rules.append(rule)
     if least is None or not order:
         order += [j for j in by_importance if j not in order]
     order = order[:steps]
-    rest = usual if rules == usual[: len(rules)] else [rules[-1]] * steps
-    return order, [*rules, *rest[len(rules) : len(order)]]
+    following = defaults if rules == defaults[: len(rules)] else [rules[-1]] * steps
+    return order, [*rules, *following[len(rules) : len(order)]]
 
 
-def _clearly_better(usual: F64, others: F64) -> int | None:
-    """Which of the `others` (i, rows) has the least loss, if it is clearly less than the `usual`
-    one (rows,).
+def _rules(leaf: int | None, n: int, steps: int) -> tuple[list[Rule], list[Rule]]:
+    """The default rule of each step on n rows, and the rules that may replace it.
+
+    `leaf` is the learner's `min_samples_leaf`.
     """
-    lower = usual - others
-    fall, error = lower.mean(axis=1), lower.std(axis=1) / math.sqrt(len(usual))
-    best = int(fall.argmax())
-    return best if fall[best] > max(_DOUBT * error[best], _CLEARLY * usual.mean()) else None
+    least = math.ceil(n / _LARGE)
+    plain = _CAREFUL_LEAF if n < _SMALL else least
+    rough = max(_CAREFUL_LEAF, plain)
+    defaults = [Rule(leaf or (rough if s <= ROUGH else plain)) for s in range(1, steps + 1)]
+    leaves = (leaf,) if leaf else _LEAVES
+    return defaults, [Rule(max(size, least), tries) for tries in _TRIES for size in leaves]
 
 
-def _best(lower: np.ndarray, price: Sequence[float], least: float | None) -> int | None:
-    """Which lowers the losses (i, rows) most for its price, free ones first; None if none does by
-    `least`.
+def _split(
+    X: np.ndarray,
+    codes: np.ndarray,
+    weights: np.ndarray,
+    use: np.ndarray,
+    K: int,
+    categorical: Sequence[int],
+) -> Split:
+    training = np.flatnonzero(use == _TRAINING)
+    return ranked(X, codes, weights, training, K, categorical)[1], codes, weights, use
+
+
+def _clearly_better(loss: F64, rivals: F64) -> int | None:
+    """The rival, of losses (i, rows), with the least loss; None if `loss` (rows,) is hardly greater."""
+    gains = loss - rivals
+    gain = gains.mean(axis=1)
+    error = gains.std(axis=1) / math.sqrt(len(loss))
+    best = int(gain.argmax())
+    clear = max(_CLEAR_ERRORS * error[best], _CLEAR_SHARE * loss.mean())
+    return best if gain[best] > clear else None
+
+
+def _best(gains: np.ndarray, price: Sequence[float], least: float | None) -> int | None:
+    """The column with the largest gain, of `gains` (i, rows), for its price; free columns first.
+
+    None if no column gains `least`.
     """
-    drop = lower.mean(axis=1)
-    if least is not None and (drop < least).all():
+    gain = gains.mean(axis=1)
+    if least is not None and (gain < least).all():
         return None
-    allowed = np.flatnonzero(drop >= (-np.inf if least is None else least)).tolist()
+    allowed = np.flatnonzero(gain >= (-np.inf if least is None else least)).tolist()
 
     def merit(i: int) -> tuple[bool, float, float]:
-        gain = float(drop[i])
-        ratio = gain if price[i] == 0 else gain / price[i] if gain > 0 else gain * price[i]
-        return price[i] == 0 and gain > 0, ratio, gain
+        ratio = float(gain[i])
+        if price[i] != 0:
+            ratio = ratio / price[i] if ratio > 0 else ratio * price[i]
+        return price[i] == 0 and gain[i] > 0, ratio, float(gain[i])
 
     return max(allowed, key=merit)
 
 
 def _losses(
     splits: Sequence[Split],
-    tried: Sequence[tuple[list[int], Rule]],
+    forests: Sequence[tuple[list[int], Rule]],
     K: int,
     prior: np.ndarray,
     seeds: Sequence[int],
 ) -> F64:
-    """The log losses (i, 2, rows) of forests of these columns and rules, on the rows that the
-    splits hold out: of the probabilities, and of these to the best of `_POWERS`, as calibration
-    will raise them.
+    """The log losses (i, 2, rows) of `forests` of columns and a rule, on the validation rows.
+
+    The first is that of the probabilities, the second that of these to the best of `_POWERS`, as
+    calibration will raise them.
     """
     pieces = (
-        delayed(_judge)(*split, *forest, K, prior, seeds) for split in splits for forest in tried
+        delayed(_validate)(*split, *forest, K, prior, seeds)
+        for split in splits
+        for forest in forests
     )
     losses = Parallel(prefer="threads")(pieces)
-    return np.array([np.concatenate(losses[i :: len(tried)], axis=1) for i in range(len(tried))])
+    count = len(forests)
+    return np.array([np.concatenate(losses[i::count], axis=1) for i in range(count)])
 
 
-def _judge(
-    X: F32, codes: np.ndarray, weights: np.ndarray, use: np.ndarray, columns: list[int], rule: Rule, K: int,
-    prior: np.ndarray, seeds: Sequence[int],
-) -> F64:  # fmt: skip
+def _validate(
+    X: F32,
+    codes: np.ndarray,
+    weights: np.ndarray,
+    use: np.ndarray,
+    columns: list[int],
+    rule: Rule,
+    K: int,
+    prior: np.ndarray,
+    seeds: Sequence[int],
+) -> F64:
+    """The two log losses (2, rows) of one forest on the validation rows of a split."""
     forest, _ = _grown(X, codes, weights, use, columns, K, rule, seeds)
-    rows, T = X[use == _JUDGED][:, columns], len(seeds)
+    rows = X[use == _VALIDATION][:, columns]
+    T = len(seeds)
     P = (T * forest.shares(rows, np.ones(len(rows), dtype=np.int32)) + prior / 2) / (T + 0.5)
     losses = [_loss(P, codes, weights, use)]
     for power in _POWERS:
@@ -209,32 +239,40 @@ def _judge(
 
 
 def _grown(
-    X: F32, codes: np.ndarray, weights: np.ndarray, use: np.ndarray, columns: list[int], K: int, rule: Rule,
+    X: F32,
+    codes: np.ndarray,
+    weights: np.ndarray,
+    use: np.ndarray,
+    columns: list[int],
+    K: int,
+    rule: Rule,
     seeds: Sequence[int],
-) -> tuple[Nodes, F64]:  # fmt: skip
-    rows = use == _GROWN
-    return grow(
-        np.ascontiguousarray(X[rows][:, columns].T), codes[rows], weights[rows], K, rule, seeds
-    )
+) -> tuple[Nodes, F64]:
+    """The forest of some columns on the training rows of a split, and the importance of each."""
+    rows = use == _TRAINING
+    x = np.ascontiguousarray(X[rows][:, columns].T)
+    return grow(x, codes[rows], weights[rows], K, rule, seeds)
 
 
 def _loss(P: np.ndarray, codes: np.ndarray, weights: np.ndarray, use: np.ndarray) -> F64:
-    """Weighted log losses of P (n', K), or of the one row of P for all, on the n' rows to judge by."""
-    judged = use == _JUDGED
-    truth = codes[judged]
+    """Weighted log losses of P (n', K), or (1, K) for all, on the n' validation rows."""
+    rows = use == _VALIDATION
+    truth = codes[rows]
     if not len(truth):  # every class has one row: nothing can be held out
         return np.zeros(1)
-    chosen = P[np.arange(len(truth)) if len(P) > 1 else 0, truth]
-    return -np.log(chosen) * weights[judged] / weights[judged].mean()
+    p = P[np.arange(len(truth)) if len(P) > 1 else 0, truth]
+    return -np.log(p) * weights[rows] / weights[rows].mean()
 
 
 def _uses(codes: np.ndarray, seed: int) -> list[np.ndarray]:
-    """How rows are used: two large samples, or folds of a small table. A class's only row is in no
-    fold: it grows.
+    """The uses (n,) of rows: two samples of a large table, or the folds of a small one.
+
+    The only row of a class is in no fold: it is used for training.
     """
-    large = len(codes) >= 2 * _HALF
-    folds = len(codes) // _HALF if large else min(_FOLDS, max(2, int(np.bincount(codes).min())))
-    fold = stratified_folds(codes, folds, seed)
+    large = len(codes) >= 2 * _SAMPLE
     if large:
+        fold = stratified_folds(codes, len(codes) // _SAMPLE, seed)
         return [np.where(fold < 2, fold, -1).astype(np.int8)]
-    return [np.where(fold == k, _JUDGED, _GROWN).astype(np.int8) for k in range(folds)]
+    folds = min(_FOLDS, max(2, int(np.bincount(codes).min())))
+    fold = stratified_folds(codes, folds, seed)
+    return [np.where(fold == k, _VALIDATION, _TRAINING).astype(np.int8) for k in range(folds)]

@@ -17,26 +17,26 @@ from payoff.learners.base import FoldedRows, check_sizes, stage_name
 from payoff.learners.unseen import log_losses
 from payoff.progress import report
 
-_CELLS = 8_000_000  # of the table, times trees, in one piece of work: a third of a second or so
-_MAX = 16  # trees between two reports of progress
-_JUDGES = 100  # trees that choose the size of leaves, at most
+_CELLS = 8_000_000  # cells of the table, times trees, in a piece of work: about a third of a second
+_MAX_BATCH = 16  # trees between two reports of progress
+_MAX_TREES_OF_LEAF = 100  # the maximum number of trees of a forest that chooses the size of leaves
 
 
 def forest_like(learner: Any) -> RandomForestClassifier | RandomForestRegressor:
-    """scikit-learn's forest, not fitted, with the parameters of a learner but the size of leaves,
-    in one thread.
+    """scikit-learn's forest, not fitted, with a learner's parameters but the size of leaves.
 
-    Invalid where they do not fit its data.
+    Runs in one thread. Invalid where the parameters do not fit the learner's data.
     """
-    most, m = learner.max_features, learner.n_features_in_
-    if isinstance(most, int | np.integer) and most > m:
-        raise Invalid.at("/max_features", f"max_features is {most} of {m} features")
-    if most == "auto":
-        most = None if learner.regresses else "sqrt"
+    max_features = learner.max_features
+    m = learner.n_features_in_
+    if isinstance(max_features, int | np.integer) and max_features > m:
+        raise Invalid.at("/max_features", f"max_features is {max_features} of {m} features")
+    if max_features == "auto":
+        max_features = None if learner.regresses else "sqrt"
     kind = RandomForestRegressor if learner.regresses else RandomForestClassifier
     return kind(
         learner.n_estimators,
-        max_features=most,
+        max_features=max_features,
         random_state=learner.random_state,
         warm_start=True,
         n_jobs=1,
@@ -44,29 +44,26 @@ def forest_like(learner: Any) -> RandomForestClassifier | RandomForestRegressor:
 
 
 def grown_forests(
-    learner: Any, dealt: FoldedRows, folds: Sequence[int], min_samples_leaf: int
+    learner: Any, rows: FoldedRows, folds: Sequence[int], min_samples_leaf: int
 ) -> Iterator[tuple[int, FlatForest, np.ndarray]]:
-    """A learner's forest without each of the folds, and whether its trees grew from each of its
-    rows (n, T); a piece of work is some trees of one of them.
+    """For each of the folds, a learner's forest without it, and the rows (n, T) its trees grew from.
 
-    `dealt.codes` are class codes (n,), labels (n, L) of 0 and 1, or numbers (n,). For labels the
-    forest's distribution has L + 1 entries: the probability of each label, and what is left to L,
-    all divided by L; of numbers it has 1.
+    `rows.codes` are class codes (n,), labels (n, L) of 0 and 1, or numbers (n,). For labels the
+    forest's distribution has L + 1 entries: the probability of each label, and what their sum lacks
+    to L, all divided by L; of numbers it has 1. A piece of work is some trees of one forest.
     """
-    n_classes, categorical = (
-        1 if learner.regresses else len(learner.classes_),
-        learner.categorical(),
-    )
-    rows = dealt._replace(X=_narrow(dealt.X))
+    n_classes = 1 if learner.regresses else len(learner.classes_)
+    categorical = learner.categorical()
+    rows = rows._replace(X=_narrow(rows.X))
     size = learner.n_estimators
-    batch = int(np.clip(_CELLS // max(rows.X.size, 1), 1, _MAX))
+    batch = int(np.clip(_CELLS // max(rows.X.size, 1), 1, _MAX_BATCH))
     starts = range(0, size, batch)
     models = {
         fold: forest_like(learner.seeded()).set_params(min_samples_leaf=min_samples_leaf)
         for fold in folds
     }
     grown = Parallel(prefer="threads", return_as="generator")(
-        delayed(_grow_some)(
+        delayed(_grow_trees)(
             models[fold], n_classes, categorical, *rows, fold, start, min(batch, size - start)
         )
         for fold in folds
@@ -75,38 +72,36 @@ def grown_forests(
     done = 0
     for number, fold in enumerate(folds):
         stage = stage_name(number, len(folds) - 1) if len(folds) > 1 else "growing trees"
-        parts, roots, bags, orders = [], [], [], Orders()
-        for nodes, values, grew, same in islice(grown, len(starts)):
+        parts, roots, bags = [], [], []
+        orders = Orders()
+        # All pieces of a forest have the same order of categories.
+        for nodes, distributions, bag, orders in islice(grown, len(starts)):  # noqa: B007
             parts.append(nodes)
-            roots.append(values)
-            bags.append(grew)
-            orders, done = same, done + len(values)
+            roots.append(distributions)
+            bags.append(bag)
+            done += len(distributions)
             report(done / (size * len(folds)), stage)
         prior = np.concatenate(roots).mean(axis=0)
-        yield (
-            fold,
-            FlatForest(beside(parts, prior / prior.sum()), dealt.X.shape[1], orders),
-            np.hstack(bags),
-        )
+        forest = FlatForest(beside(parts, prior / prior.sum()), rows.X.shape[1], orders)
+        yield fold, forest, np.hstack(bags)
 
 
 def best_leaf(
     learner: Any, leaves: Sequence[int], X: np.ndarray, codes: np.ndarray, weights: np.ndarray
 ) -> int:
-    """Of `leaves` the `min_samples_leaf` of the forest with the least log loss out of bag; ties to
-    the first.
+    """Of `leaves` the `min_samples_leaf` of the forest with the least log loss out of bag.
 
-    A share of 0 counts as one row in n + 2 would. Time: a forest each, of 100 trees at most.
+    Ties go to the first. A share of 0 counts as one row in n + 2 would. Time: a forest for each, of
+    at most 100 trees.
     """
-    rows, model = _narrow(X), forest_like(learner.seeded())
-    X = order_categories(rows, codes, weights, len(learner.classes_), learner.categorical()).apply(
-        rows
-    )
-    like = model.set_params(
-        n_estimators=min(model.n_estimators, _JUDGES), oob_score=True, warm_start=False
-    )
+    rows = _narrow(X)
+    model = forest_like(learner.seeded())
+    orders = order_categories(rows, codes, weights, len(learner.classes_), learner.categorical())
+    X = orders.apply(rows)
+    trees = min(model.n_estimators, _MAX_TREES_OF_LEAF)
+    model.set_params(n_estimators=trees, oob_score=True, warm_start=False)
     losses = Parallel(prefer="threads")(
-        delayed(_out_of_bag)(like, leaf, X, codes, weights) for leaf in leaves
+        delayed(_out_of_bag)(model, leaf, X, codes, weights) for leaf in leaves
     )
     return leaves[int(np.argmin(losses))]
 
@@ -114,35 +109,43 @@ def best_leaf(
 def _out_of_bag(
     model: RandomForestClassifier, leaf: int, X: np.ndarray, codes: np.ndarray, weights: np.ndarray
 ) -> float:
+    """The log loss of a forest with this size of leaves, of the rows that are out of some bag."""
     grown = clone(model).set_params(min_samples_leaf=leaf)
-    with warnings.catch_warnings(
-        action="ignore", category=UserWarning
-    ):  # of few trees some rows are in all bags
-        grown.fit(X, codes, sample_weight=_counted(weights))
-    judged = np.isfinite(grown.oob_decision_function_).all(axis=1)
-    P = np.maximum(grown.oob_decision_function_[judged], 1 / (len(X) + 2))
-    return float(weights[judged] @ log_losses(P, codes[judged]))
+    # It warns where rows are in the bags of all trees, as happens with few trees.
+    with warnings.catch_warnings(action="ignore", category=UserWarning):
+        grown.fit(X, codes, sample_weight=_sample_weight(weights))
+    rows = np.isfinite(grown.oob_decision_function_).all(axis=1)
+    P = np.maximum(grown.oob_decision_function_[rows], 1 / (len(X) + 2))
+    return float(weights[rows] @ log_losses(P, codes[rows]))
 
 
 def _narrow(X: np.ndarray) -> np.ndarray:
-    """Rows as scikit-learn's trees compare them, at half the size; Invalid for numbers that are too
-    large.
-    """
+    """Rows as scikit-learn's trees compare them, at half the size; Invalid for too large numbers."""
     check_sizes(X, range(X.shape[1]))
     return X.astype(np.float32)
 
 
-def _counted(weights: np.ndarray) -> np.ndarray | None:
-    """Equal weights are none: scikit-learn draws its rows in another way once there are weights."""
+def _sample_weight(weights: np.ndarray) -> np.ndarray | None:
+    """The weights, or None where they are equal.
+
+    scikit-learn draws its rows in another way once there are weights.
+    """
     return None if (weights == weights[0]).all() else weights
 
 
-def _grow_some(
-    model: RandomForestClassifier, n_classes: int, categorical: Sequence[int],
-    X: np.ndarray, codes: np.ndarray, weights: np.ndarray, fold: np.ndarray, without: int, start: int, count: int,
-) -> tuple[Nodes, np.ndarray, np.ndarray, Orders]:  # fmt: skip
-    """Trees `start`, `start` + 1, … of a forest of all rows but those in one fold, as they are in
-    the whole forest.
+def _grow_trees(
+    model: RandomForestClassifier,
+    n_classes: int,
+    categorical: Sequence[int],
+    X: np.ndarray,
+    codes: np.ndarray,
+    weights: np.ndarray,
+    fold: np.ndarray,
+    without: int,
+    start: int,
+    count: int,
+) -> tuple[Nodes, np.ndarray, np.ndarray, Orders]:
+    """`count` trees, from number `start`, of the forest of the rows outside the fold `without`.
 
     Returns them flat, the distributions at their roots (count, K), whether they grew from each of
     these rows (n, count), and the order of the categories.
@@ -152,11 +155,10 @@ def _grow_some(
     ranked = (truth - truth.mean())[:, None] / (truth.std() or 1.0) if numbers else truth
     orders = order_categories(rows, ranked, weight, n_classes, categorical)
     grown = clone(model).set_params(n_estimators=start + count)
-    grown.estimators_ = [
-        None
-    ] * start  # a warm start passes over those that are there, and over their seeds
+    # A warm start skips the trees that exist, and their seeds.
+    grown.estimators_ = [None] * start
     target = truth.ravel() if n_classes == 1 else truth
-    grown.fit(orders.apply(rows), target, sample_weight=_counted(weight))
+    grown.fit(orders.apply(rows), target, sample_weight=_sample_weight(weight))
     grown.estimators_ = grown.estimators_[start:]
     trees = [converted(tree.tree_) for tree in grown.estimators_]
     if numbers:
@@ -177,7 +179,7 @@ def _of_labels(tree: Tree, value: np.ndarray, always: np.ndarray) -> Tree:
     (L,) apply.
 
     A label that does not vary has one column, the first. Inner nodes get the root's distribution:
-    nobody stops there, and equal rows are stored once.
+    no row ends there, and equal distributions are stored once.
     """
     share = value[:, :, -1] if value.shape[2] > 1 else np.zeros(value.shape[:2])
     share = np.where(always, 1.0, share / value.sum(axis=2))
