@@ -29,14 +29,13 @@ from app.monitoring.metrics import Metrics
 from app.stores import Stores
 
 _log = structlog.get_logger("payoff")
-_SWITCH_SECONDS = (
-    0.001  # after which a thread that computes lets the event loop have the interpreter's lock
-)
+# The time after which a thread that computes gives the interpreter's lock to the event loop.
+_SWITCH_SECONDS = 0.001
 _DESCRIPTION = """
 Most prediction services stop at a probability. Payoff answers the question that follows it.
 
-Every operation below carries an example that works: tried from top to bottom, they take one small table from
-upload to decision. (Only cancelling comes too late by then: 409.)
+Every operation below carries an example that works: tried from top to bottom, they take one small
+table from upload to decision. (Only cancelling comes too late by then: 409.)
 """
 _TAGS = [
     {"name": "train", "description": "Tables to learn from, and jobs that make models of them."},
@@ -61,7 +60,7 @@ _TAGS = [
 
 @dataclass(frozen=True)
 class Service:
-    """What the application runs on: stores, a worker (or none), keys and limits."""
+    """The parts that the application runs on: stores, a worker (or none), keys and limits."""
 
     stores: Stores
     worker: Worker | None
@@ -74,7 +73,7 @@ class Service:
 
 
 def create_app(service: Service) -> FastAPI:
-    """Build the ASGI application around `service`; its stores start and stop with the application's lifespan."""
+    """Build the ASGI application around `service`; its lifespan starts and stops the stores."""
     metrics = Metrics(service.stores, service.worker)
     app = FastAPI(
         title="Payoff",
@@ -84,10 +83,8 @@ def create_app(service: Service) -> FastAPI:
         openapi_tags=_TAGS,
         openapi_url=None,  # the document and the page are our own, below
         redirect_slashes=False,  # a path has one spelling
-        telemetry={
-            "metrics": False,
-            "logs": False,
-        },  # Prometheus has the former; the latter would carry what was sent
+        # Prometheus has the metrics; logs would contain requests.
+        telemetry={"metrics": False, "logs": False},
         lifespan=_lifespan,
     )
     app.state.service = service
@@ -119,11 +116,10 @@ def _include_routes(app: FastAPI) -> None:
     modules = list(routes.modules())
     direct: list[DirectRoute] = [module.route for module in modules if hasattr(module, "route")]
     app.router.routes[:0] = direct
-    for router in (
-        openapi.router,
-        *(module.router for module in modules if hasattr(module, "router")),
-    ):
-        app.include_router(router)
+    app.include_router(openapi.router)
+    for module in modules:
+        if hasattr(module, "router"):
+            app.include_router(module.router)
     openapi.install(app, [route.body_type for route in direct if route.body_type is not None])
 
 
@@ -137,7 +133,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     if service.worker is not None:
         service.worker.start()
     processes.start()
-    _tell_of_stopping(app.state.stopping)
+    _announce_stopping(app.state.stopping)
     _quiet_collector()
     sys.setswitchinterval(_SWITCH_SECONDS)
     _log.info("started", version=__version__)
@@ -155,26 +151,29 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 def _quiet_collector() -> None:
-    """What lives as long as the service is no longer looked through for garbage: it only costs pauses."""
+    """Exempt the objects that live as long as the service from garbage collection, which would only
+    pause it.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
 
 
-def _tell_of_stopping(stopping: threading.Event) -> None:
-    """Set `stopping` at the first signal to end, before the server closes its listener: readiness turns to 503 and
-    event streams end, so that a balancer looks elsewhere and the server need not wait for them.
+def _announce_stopping(stopping: threading.Event) -> None:
+    """Set `stopping` at the first signal to end, before the server closes its listener: readiness
+    turns to 503 and event streams end, so that a balancer chooses another server and this one need
+    not wait for streams.
     """
     if threading.current_thread() is not threading.main_thread():
         return
     for number in (signal.SIGTERM, signal.SIGINT):
-        before = signal.getsignal(number)
-        if not callable(before):
+        previous = signal.getsignal(number)
+        if not callable(previous):
             continue
 
-        def mark(signum: int, frame: FrameType | None, before: object = before) -> None:
+        def handle(signum: int, frame: FrameType | None, previous: object = previous) -> None:
             stopping.set()
-            assert callable(before)
-            before(signum, frame)
+            assert callable(previous)
+            previous(signum, frame)
 
-        signal.signal(number, mark)
+        signal.signal(number, handle)

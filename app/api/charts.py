@@ -1,6 +1,7 @@
-"""Charts of answers as SVG: what each threshold earns, a comparison, a loss by size of set; in light and dark viewers.
+"""Charts of answers as SVG: what each threshold earns, a comparison, a loss by size of set.
 
-A chart is panels, one below the other. A panel is its height and its content.
+They suit light and dark viewers. A chart is panels, one below the other; a panel is its height and
+its content.
 """
 
 import math
@@ -16,39 +17,51 @@ from app.api.bodies import media_type_of_answer
 from app.api.codecs.media_types import JSON, SVG
 
 SVG_CONTENT: dict[str, Any] = {SVG: {"schema": {"type": "string"}}}
-CHARACTER = 7.3  # mean width of a character of a wide 12 pixel font; labels are laid out without measuring them
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"  # it is drawn with styles of its own
-_WIDTH, _MARGIN, _ROW = 860.0, 24.0, 22.0
-_BELOW = 48.0  # pixels under a plot for labels and the axis' title
-_PLOT = 212.0
-_INDENT, _GAP = 14.0, 20.0
-_APART = 10.0  # pixels between labels
-_LONGEST = 34  # characters of a contender's name
-_FAR = 2.0  # a line farther off than this many ranges would leave the dots no room
-_ROOM = 0.05  # of a range, on both sides of it
+# The mean width of a character of a wide 12 pixel font: labels are laid out without measuring them.
+CHARACTER = 7.3
+# A chart has styles of its own.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
+# Pixels
+_WIDTH = 860.0
+_MARGIN = 24.0
+_ROW = 22.0
+_PLOT = 212.0  # the height of a plot
+_BELOW_PLOT = 48.0  # for labels and the title of the axis
+_INDENT = 14.0
+_COLUMN_GAP = 20.0
+_LABEL_GAP = 10.0
+_MAX_NAME = 34  # characters of a contender's name
+# A line that is farther off than this many ranges is not drawn: it would leave the dots no room.
+_MAX_DISTANCE = 2.0
+_PADDING = 0.05  # of a range, on both sides of it
 _DOTS = {"cut": "best", "posterior": "posterior-dot"}  # by the style of a mark
-_MOST = 12  # sets of one chart
-_POINTS = 500  # of a curve over sizes: a step each is finer than paper shows
-_NARROWEST = 1e-9  # relative; a range below it is widened: its ticks could not be told apart
-_LEAST = 1e-300  # the same, absolute: below it a sixth of a range, or a twentieth, may be 0
-_NOT_XML = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]"
-)  # no escape makes them legal
+_MAX_SETS = 12  # of one chart
+_MAX_STEPS = 500  # of a curve over sizes: more are finer than paper shows
+# A range below these is widened. Relative: its ticks could not be told apart; absolute: a sixth or
+# a twentieth of it may be 0.
+_MIN_RANGE = 1e-9
+_MIN_SIZE = 1e-300
+# Characters that no escape makes legal in XML.
+_NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _STYLE = """
 text{font:12px system-ui,-apple-system,'Segoe UI',Roboto,Helvetica,Arial,sans-serif;fill:#1b1f24}
 .heading{font-size:15px;font-weight:600}.group{font-weight:600}
 .soft{fill:#5b6470}.best-text{fill:#0a58b5;font-weight:600}
-.paper{fill:#fff}.grid{stroke:#e4e7eb}.axis{stroke:#8a939e}path{fill:none}.line{stroke:#0a58b5;stroke-width:2}
-.bound{stroke:#008f6b;stroke-width:1.5;stroke-dasharray:6 4}.cut{stroke:#0a58b5;stroke-width:1.5;stroke-dasharray:2 3}
+.paper{fill:#fff}.grid{stroke:#e4e7eb}.axis{stroke:#8a939e}path{fill:none}
+.line{stroke:#0a58b5;stroke-width:2}
+.bound{stroke:#008f6b;stroke-width:1.5;stroke-dasharray:6 4}
+.cut{stroke:#0a58b5;stroke-width:1.5;stroke-dasharray:2 3}
 .posterior{stroke:#b34700;stroke-width:1.5;stroke-dasharray:8 3 2 3}
 .plain{stroke:#8a939e;stroke-width:1.5;stroke-dasharray:2 3}
-.dot{fill:#5b6470}.best{fill:#0a58b5}.posterior-dot{fill:#b34700}.whisker{stroke:#5b6470;stroke-width:1.5}
+.dot{fill:#5b6470}.best{fill:#0a58b5}.posterior-dot{fill:#b34700}
+.whisker{stroke:#5b6470;stroke-width:1.5}
 .best-whisker{stroke:#0a58b5;stroke-width:2}
 @media (prefers-color-scheme:dark){
 text{fill:#e6e9ed}.soft{fill:#9aa4b0}.best-text{fill:#6cb0ff}
 .paper{fill:#15181c}.grid{stroke:#2a2f36}.axis{stroke:#6b7480}.line{stroke:#6cb0ff}
 .bound{stroke:#3ddbb0}.cut{stroke:#6cb0ff}.posterior{stroke:#ff9a3c}.plain{stroke:#6b7480}
-.dot{fill:#9aa4b0}.best{fill:#6cb0ff}.posterior-dot{fill:#ff9a3c}.whisker{stroke:#9aa4b0}.best-whisker{stroke:#6cb0ff}}
+.dot{fill:#9aa4b0}.best{fill:#6cb0ff}.posterior-dot{fill:#ff9a3c}
+.whisker{stroke:#9aa4b0}.best-whisker{stroke:#6cb0ff}}
 """
 
 Points = Sequence[tuple[float, float]]
@@ -56,7 +69,9 @@ Panel = tuple[float, str]
 
 
 class Mark(NamedTuple):
-    """A value to compare with, or a threshold with what it earns; without `place` and `height` only told in words."""
+    """A value to compare with, or a threshold with its benefit; without `place` and `height` it is
+    in the key alone.
+    """
 
     words: str
     style: str
@@ -65,7 +80,9 @@ class Mark(NamedTuple):
 
 
 class Dot(NamedTuple):
-    """A contender: its group (or ""), its name, its mean with an interval, and its share of the bound."""
+    """A contender: its group (or ""), its name, its mean with an interval, and its share of the
+    bound.
+    """
 
     group: str
     name: str
@@ -82,7 +99,9 @@ class Dot(NamedTuple):
 
 
 class Axis(NamedTuple):
-    """The range from `low` to `high` drawn from pixel `start` to `end` (which may be the smaller one)."""
+    """The range from `low` to `high` drawn from pixel `start` to `end` (which may be the smaller
+    one).
+    """
 
     low: float
     high: float
@@ -95,8 +114,9 @@ class Axis(NamedTuple):
         listed = list(values)
         low, high = min(listed), max(listed)
         size = max(abs(low), abs(high))
-        alike = high - low <= max(_NARROWEST * size, _LEAST)
-        margin = (size * _ROOM if size > _LEAST else 1.0) if alike else (high - low) * _ROOM
+        margin = (high - low) * _PADDING
+        if high - low <= max(_MIN_RANGE * size, _MIN_SIZE):
+            margin = size * _PADDING if size > _MIN_SIZE else 1.0
         return cls(low - margin, high + margin, start, end)
 
     def at(self, value: float) -> float:
@@ -111,14 +131,15 @@ class Axis(NamedTuple):
         step = next(
             factor * power for factor in (1, 2, 5, 10) if factor * power >= raw * (1 - 1e-9)
         )
-        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
+        first = math.ceil(self.low / step - 1e-9)
+        last = math.floor(self.high / step + 1e-9)
         return [(count * step, _written(count * step)) for count in range(first, last + 1)]
 
     def spread(self) -> list[tuple[float, str]]:
         """About ten ticks, or as many fewer as their labels side by side leave room for."""
         for about in range(10, 0, -1):
             ticks = self.ticks(about)
-            widest = max(len(label) for _, label in ticks) * CHARACTER + _APART
+            widest = max(len(label) for _, label in ticks) * CHARACTER + _LABEL_GAP
             if len(ticks) == 1 or self.at(ticks[1][0]) - self.at(ticks[0][0]) >= widest:
                 return ticks
         return self.ticks(1)[:1]
@@ -140,13 +161,17 @@ def escaped(words: str) -> str:
 
 
 def tag(element: str, content: str = "", **attributes: float | str) -> str:
-    """An element; `content` is SVG already. Attribute `cls` is `class`, and `_` in a name stands for `-`."""
-    listed = "".join(
-        f' {"class" if name == "cls" else name.replace("_", "-")}="'
-        f'{escaped(value) if isinstance(value, str) else f"{value:.2f}".rstrip("0").rstrip(".")}"'
-        for name, value in attributes.items()
-    )
-    return f"<{element}{listed}>{content}</{element}>" if content else f"<{element}{listed}/>"
+    """An element; `content` is SVG already. Attribute `cls` is `class`, and `_` in a name stands
+    for `-`.
+    """
+    written = "".join(f" {_attribute(name, value)}" for name, value in attributes.items())
+    return f"<{element}{written}>{content}</{element}>" if content else f"<{element}{written}/>"
+
+
+def _attribute(name: str, value: float | str) -> str:
+    key = "class" if name == "cls" else name.replace("_", "-")
+    words = value if isinstance(value, str) else f"{value:.2f}".rstrip("0").rstrip(".")
+    return f'{key}="{escaped(words)}"'
 
 
 def text(x: float, y: float, words: str, *, cls: str = "", anchor: str = "start") -> str:
@@ -158,7 +183,7 @@ def line(x1: float, y1: float, x2: float, y2: float, cls: str) -> str:
 
 
 def _stacked(panels: Sequence[Panel], title: str) -> str:
-    """A whole picture; screen readers say its `title`, and its texts in their order."""
+    """The picture; screen readers read its `title`, and its texts in their order."""
     parts = [
         tag("title", escaped(title)),
         tag("style", _STYLE),
@@ -173,13 +198,13 @@ def _stacked(panels: Sequence[Panel], title: str) -> str:
 
 
 def frame(x: Axis, y: Axis, across: str, up: str) -> str:
-    """Grid and labels of both axes, with the title `across` of x below it and `up` of y above it."""
+    """Grid and labels of both axes, with the title `across` of x below and `up` of y above."""
     parts = [text(_MARGIN, y.end - 16, up, cls="soft")]
     for value, label in y.ticks(5):
-        at = y.at(value)
+        height = y.at(value)
         parts += [
-            line(x.start, at, x.end, at, "grid"),
-            text(x.start - 8, at + 4, label, cls="soft", anchor="end"),
+            line(x.start, height, x.end, height, "grid"),
+            text(x.start - 8, height + 4, label, cls="soft", anchor="end"),
         ]
     parts += [
         line(x.at(value), y.start, x.at(value), y.start + 4, "axis") for value, _ in x.spread()
@@ -191,22 +216,19 @@ def _scale(x: Axis, bottom: float, title: str) -> str:
     """The line of an axis at the bottom with labels that do not touch, and its title."""
     parts = [line(x.start, bottom, x.end, bottom, "axis")]
     for value, label in x.spread():
-        inside = x.end + _MARGIN - len(label) * CHARACTER / 2
-        parts.append(
-            text(min(x.at(value), inside), bottom + 18, label, cls="soft", anchor="middle")
-        )
+        rightmost = x.end + _MARGIN - len(label) * CHARACTER / 2
+        place = min(x.at(value), rightmost)
+        parts.append(text(place, bottom + 18, label, cls="soft", anchor="middle"))
     parts.append(text((x.start + x.end) / 2, bottom + 38, title, cls="soft", anchor="middle"))
     return "".join(parts)
 
 
-def through(x: Axis, y: Axis, points: Points, cls: str) -> str:
+def steps(x: Axis, y: Axis, points: Points, cls: str) -> str:
     """A line through points from left to right, in steps: each value holds up to the next point."""
-    first, *others = ((x.at(across), y.at(up)) for across, up in points)
-    parts = [
-        f"M{first[0]:.1f} {first[1]:.1f}",
-        *(f"H{across:.1f}V{up:.1f}" for across, up in others),
-    ]
-    return tag("path", d="".join(parts), cls=cls)
+    first, *following = ((x.at(across), y.at(up)) for across, up in points)
+    path = f"M{first[0]:.1f} {first[1]:.1f}"
+    path += "".join(f"H{across:.1f}V{up:.1f}" for across, up in following)
+    return tag("path", d=path, cls=cls)
 
 
 def _key(entries: Sequence[Mark], top: float) -> str:
@@ -219,54 +241,43 @@ def _key(entries: Sequence[Mark], top: float) -> str:
 
 
 def _plot(title: str, points: Points, entries: Sequence[Mark], titles: tuple[str, str]) -> Panel:
-    """A panel: a line through points (x, y), x from 0, which passes through the best cut, too; and the entries of its
-    key with a height, those without a place as lines across.
+    """A panel: a line through points (x, y), x from 0, which passes through the best cut, too; and
+    the entries of its key with a height, those without a place as lines across.
     """
     top = 52 + _ROW * len(entries) + 18
     marks = [(mark.place, mark.height, mark.style) for mark in entries if mark.height is not None]
-    y = Axis.around(
-        [*(value for _, value in points), *(height for _, height, _ in marks)], top + _PLOT, top
-    )
-    left = _MARGIN + max(len(label) for _, label in y.ticks(5)) * CHARACTER + 8
-    x = Axis(0.0, max(points[-1][0], 1.0), left, _WIDTH - _MARGIN)
+    heights = [value for _, value in points] + [height for _, height, _ in marks]
+    y = Axis.around(heights, top + _PLOT, top)
+    labels_end = _MARGIN + max(len(label) for _, label in y.ticks(5)) * CHARACTER + 8
+    x = Axis(0.0, max(points[-1][0], 1.0), labels_end, _WIDTH - _MARGIN)
     cuts = [
         (place, height) for place, height, style in marks if place is not None and style == "cut"
     ]
     parts = [text(_MARGIN, 24, title, cls="heading"), _key(entries, 52), frame(x, y, *titles)]
-    parts.append(through(x, y, sorted([*points, *cuts]), "line"))
+    parts.append(steps(x, y, sorted([*points, *cuts]), "line"))
     for place, height, style in marks:
         if place is None:
             parts.append(line(x.start, y.at(height), x.end, y.at(height), style))
         else:
             parts.append(line(x.at(place), y.end, x.at(place), y.start, style))
             parts.append(tag("circle", cx=x.at(place), cy=y.at(height), r=4.5, cls=_DOTS[style]))
-    return y.start + _BELOW, "".join(parts)
+    return y.start + _BELOW_PLOT, "".join(parts)
 
 
 def _ranked(
     title: str, notes: Sequence[str], names: str, contenders: Sequence[Dot], lines: Sequence[Mark]
 ) -> Panel:
-    """A panel: one row for each contender, under a row for each group that has a name; lines at values to compare."""
-    rows = [
-        (group, list(members)) for group, members in groupby(contenders, key=lambda one: one.group)
-    ]
+    """A panel: one row for each contender, under a row for each group that has a name; lines at
+    values to compare.
+    """
+    groups = [(name, list(dots)) for name, dots in groupby(contenders, key=lambda dot: dot.group)]
     top = 90.0
-    bottom = top + _ROW * (len(contenders) + sum(bool(group) for group, _ in rows))
-    low, high = min(one.low for one in contenders), max(one.high for one in contenders)
-    room = _FAR * max(high - low, 1e-12 * max(abs(low), abs(high)))
-    shown = [
-        (m.place, m.style)
-        for m in lines
-        if m.place is not None and low - room <= m.place <= high + room
-    ]
-    left = (
-        _MARGIN + _INDENT + max(len(_shortened(one.name)) for one in contenders) * CHARACTER + _GAP
-    )
-    right = _WIDTH - _MARGIN - max(len(one.figures) for one in contenders) * CHARACTER - _GAP
-    x = Axis.around([low, high, *(place for place, _ in shown)], left, right)
-    column = "benefit (95 % interval)" + (
-        ", share of bound" if any(one.mu is not None for one in contenders) else ""
-    )
+    bottom = top + _ROW * (len(contenders) + sum(bool(name) for name, _ in groups))
+    marks = _near_marks(contenders, lines)
+    x = _axis_of_dots(contenders, [place for place, _ in marks])
+    column = "benefit (95 % interval)"
+    if any(dot.mu is not None for dot in contenders):
+        column += ", share of bound"
     parts = [text(_MARGIN, 24, title, cls="heading")]
     parts += [
         text(_MARGIN, 44 + 18 * place, words, cls="soft") for place, words in enumerate(notes)
@@ -274,34 +285,64 @@ def _ranked(
     parts += [text(_WIDTH - _MARGIN, top - 8, column, cls="soft", anchor="end")]
     parts += [text(_MARGIN, top - 8, names, cls="soft")]
     parts += [line(x.at(value), top, x.at(value), bottom, "grid") for value, _ in x.spread()]
-    parts += [line(x.at(place), top, x.at(place), bottom, style) for place, style in shown]
+    parts += [line(x.at(place), top, x.at(place), bottom, style) for place, style in marks]
     height = top
-    for group, members in rows:
-        if group:
-            parts.append(text(_MARGIN, height + 15, group, cls="group"))
+    for name, dots in groups:
+        if name:
+            parts.append(text(_MARGIN, height + 15, name, cls="group"))
             height += _ROW
-        for one in members:
-            y = height + _ROW / 2
-            whisker, dot, words = (
-                ("best-whisker", "best", "best-text") if one.best else ("whisker", "dot", "")
-            )
-            parts += [
-                text(_MARGIN + _INDENT, y + 4, _shortened(one.name), cls=words),
-                line(x.at(one.low), y, x.at(one.high), y, whisker),
-                tag("circle", cx=x.at(one.value), cy=y, r=4.5 if one.best else 3.5, cls=dot),
-                text(_WIDTH - _MARGIN, y + 4, one.figures, cls=words, anchor="end"),
-            ]
+        for dot in dots:
+            parts += _row(dot, x, height + _ROW / 2)
             height += _ROW
-    parts += [_scale(x, bottom, "benefit per row"), _key(lines, bottom + _BELOW + 10)]
-    return bottom + _BELOW + _ROW * len(lines) + 6, "".join(parts)
+    parts += [_scale(x, bottom, "benefit per row"), _key(lines, bottom + _BELOW_PLOT + 10)]
+    return bottom + _BELOW_PLOT + _ROW * len(lines) + 6, "".join(parts)
+
+
+def _near_marks(contenders: Sequence[Dot], marks: Sequence[Mark]) -> list[tuple[float, str]]:
+    """Place and style of the marks that are near enough to the contenders to be drawn."""
+    low, high = _range_of(contenders)
+    distance = _MAX_DISTANCE * max(high - low, 1e-12 * max(abs(low), abs(high)))
+    return [
+        (mark.place, mark.style)
+        for mark in marks
+        if mark.place is not None and low - distance <= mark.place <= high + distance
+    ]
+
+
+def _axis_of_dots(contenders: Sequence[Dot], places: Sequence[float]) -> Axis:
+    """The axis between the names of the contenders and their figures."""
+    name_length = max(len(_shortened(dot.name)) for dot in contenders)
+    figures_length = max(len(dot.figures) for dot in contenders)
+    start = _MARGIN + _INDENT + name_length * CHARACTER + _COLUMN_GAP
+    end = _WIDTH - _MARGIN - figures_length * CHARACTER - _COLUMN_GAP
+    return Axis.around([*_range_of(contenders), *places], start, end)
+
+
+def _range_of(contenders: Sequence[Dot]) -> tuple[float, float]:
+    return min(dot.low for dot in contenders), max(dot.high for dot in contenders)
+
+
+def _row(dot: Dot, x: Axis, y: float) -> list[str]:
+    """The row of a contender: its name, interval, dot and figures."""
+    whisker, circle, words = "whisker", "dot", ""
+    if dot.best:
+        whisker, circle, words = "best-whisker", "best", "best-text"
+    return [
+        text(_MARGIN + _INDENT, y + 4, _shortened(dot.name), cls=words),
+        line(x.at(dot.low), y, x.at(dot.high), y, whisker),
+        tag("circle", cx=x.at(dot.value), cy=y, r=4.5 if dot.best else 3.5, cls=circle),
+        text(_WIDTH - _MARGIN, y + 4, dot.figures, cls=words, anchor="end"),
+    ]
 
 
 def _shortened(words: str) -> str:
-    return words if len(words) <= _LONGEST else words[: _LONGEST - 1] + "…"
+    return words if len(words) <= _MAX_NAME else words[: _MAX_NAME - 1] + "…"
 
 
 def wants_svg(request: Request) -> bool:
-    """Whether `Accept` wants the chart more than JSON, which any wildcard stands for; of equals the first counts."""
+    """Whether `Accept` prefers the chart to JSON, which any wildcard stands for; of equals the
+    first counts.
+    """
     return media_type_of_answer(request, (SVG, JSON, "application/*", "*/*")) == SVG
 
 
@@ -314,7 +355,8 @@ def svg(content: str) -> Response:
 def benefit_chart(report: Mapping[str, Any], *, corrected: bool) -> str:
     """A benefit report: B(t) where there is one, and every rule with its interval.
 
-    `corrected`: probabilities were corrected for priors, so the posterior threshold is not on the scores' axis.
+    `corrected`: probabilities were corrected for priors, so the posterior threshold is not on the
+    scores' axis.
     """
     model, best, bound = report["model"], report["best"], report["upper_bound"]
     name = "the probabilities sent" if model is None else f"{model['name']}:{model['version']}"
@@ -323,16 +365,15 @@ def benefit_chart(report: Mapping[str, Any], *, corrected: bool) -> str:
     ]
     notes = _verdict(_spaced(best["rule"]), best["runner_up"] and _spaced(best["runner_up"]), best)
     title = f"What each rule earns: {name}, {report['rows']} rows ({report['evaluation']})"
-    panels = [
-        _ranked(
-            title, notes, "rule", contenders, [Mark(f"upper bound {short(bound)}", "bound", bound)]
-        )
-    ]
+    marks = [Mark(f"upper bound {short(bound)}", "bound", bound)]
+    panels = [_ranked(title, notes, "rule", contenders, marks)]
     if report["curve"] is not None:
         points = [(point["threshold"], point["benefit"]) for point in report["curve"]]
-        marks = _thresholds(report, corrected=corrected)
-        line_of_bound = Mark(f"upper bound {short(bound)}", "bound", height=bound)
-        entries = [Mark("mean benefit B(t) on rows not seen", "line"), line_of_bound, *marks]
+        entries = [
+            Mark("mean benefit B(t) on rows not seen", "line"),
+            Mark(f"upper bound {short(bound)}", "bound", height=bound),
+            *_thresholds(report, corrected=corrected),
+        ]
         titles = "threshold t on the score", "mean benefit per row"
         panels.insert(0, _plot(f"What a cut would earn: {name}", points, entries, titles))
     return _stacked(panels, f"Benefit of {name}")
@@ -340,50 +381,44 @@ def benefit_chart(report: Mapping[str, Any], *, corrected: bool) -> str:
 
 def comparison_chart(result: Mapping[str, Any]) -> str:
     """The table of a comparison: learners as groups, rules as their rows."""
-    best, bound, same = result["best"], result["upper_bound"], result["same_for_all"]["benefit"]
-    contenders = [
-        _dot(
-            row["learner"] or "no model",
-            row,
-            best=(row["learner"], row["rule"]) == (best["learner"], best["rule"]),
-        )
-        for row in result["table"]
-    ]
+    best = result["best"]
+    bound = result["upper_bound"]
+    same_for_all = result["same_for_all"]["benefit"]
+    contenders = []
+    for row in result["table"]:
+        is_best = (row["learner"], row["rule"]) == (best["learner"], best["rule"])
+        contenders.append(_dot(row["learner"] or "no model", row, best=is_best))
     notes = _verdict(_named(best), best["runner_up"] and _named(best["runner_up"]), best)
     title = f"What each learner earns with each rule, {result['rows']} rows"
     lines = [
         Mark(f"upper bound {short(bound)}", "bound", bound),
-        Mark(f"best single action for all {short(same)}", "plain", same),
+        Mark(f"best single action for all {short(same_for_all)}", "plain", same_for_all),
     ]
     panel = _ranked(title, notes, "learner and rule", contenders, lines)
     return _stacked([panel], "Comparison of learners and rules")
 
 
 def retrieval_chart(loss: str, sets: Sequence[tuple[Sequence[float], int]]) -> str:
-    """The expected loss by number of items of the first sets: each its curve, and how many were retrieved."""
+    """The expected loss by number of items of the first sets: each its curve, and how many were
+    retrieved.
+    """
     words = f"Expected loss ({_spaced(loss)}) by number of items"
     panels = []
-    for place, (curve, k) in enumerate(sets[:_MOST], 1):
-        size, title = len(curve) - 1, f"{words}: set {place} of {len(sets)}"
-        shown = sorted({k, *(size * point // _POINTS for point in range(_POINTS + 1))})
-        chosen = Mark(f"retrieved: {k} of {size} items, {short(curve[k])}", "cut", k, curve[k])
-        points = [(float(n), curve[n]) for n in shown]
-        panels.append(
-            _plot(
-                title,
-                points,
-                [Mark("expected loss", "line"), chosen],
-                ("items retrieved", "expected loss"),
-            )
-        )
+    for number, (curve, k) in enumerate(sets[:_MAX_SETS], 1):
+        size = len(curve) - 1
+        sizes = sorted({k, *(size * step // _MAX_STEPS for step in range(_MAX_STEPS + 1))})
+        points = [(float(n), curve[n]) for n in sizes]
+        retrieved = f"retrieved: {k} of {size} items, {short(curve[k])}"
+        entries = [Mark("expected loss", "line"), Mark(retrieved, "cut", k, curve[k])]
+        titles = "items retrieved", "expected loss"
+        panels.append(_plot(f"{words}: set {number} of {len(sets)}", points, entries, titles))
     return _stacked(panels, words)
 
 
 def _dot(group: str, standing: Mapping[str, Any], *, best: bool) -> Dot:
     low, high = standing["interval"]
-    return Dot(
-        group, _spaced(standing["rule"]), standing["benefit"], low, high, standing["mu"], best
-    )
+    name = _spaced(standing["rule"])
+    return Dot(group, name, standing["benefit"], low, high, standing["mu"], best)
 
 
 def _spaced(name: str) -> str:
@@ -406,22 +441,21 @@ def _verdict(best: str, runner_up: str | None, lead: Mapping[str, Any]) -> list[
 
 
 def _thresholds(report: Mapping[str, Any], *, corrected: bool) -> list[Mark]:
-    """The best cut and the one that the matrix alone gives, with what they earn."""
-    threshold, posterior, benefit = (
-        report["threshold"],
-        report["posterior_threshold"],
-        report["benefit"],
-    )
+    """The best cut and the one that the matrix alone gives, with their benefits."""
+    threshold = report["threshold"]
+    benefit = report["benefit"]
     if threshold is None:
         marks = [Mark(f"one action is best throughout: {short(benefit)}", "cut")]
     else:
         words = f"best cut = {short(threshold)}, best on these rows: {short(benefit)}"
         marks = [Mark(words, "cut", threshold, benefit)]
-    earned = next(
-        (rule["benefit"] for rule in report["rules"] if rule["rule"] == "threshold_posterior"), None
-    )
+    posterior = report["posterior_threshold"]
+    benefits = {rule["rule"]: rule["benefit"] for rule in report["rules"]}
+    earned = benefits.get("threshold_posterior")
     if posterior is not None and earned is not None:
         is_on_axis = 0 <= posterior <= 1 and not corrected
-        words = f"posterior threshold {short(posterior)}{'' if is_on_axis else ' (off this axis)'}: {short(earned)}"
-        marks.append(Mark(words, "posterior", *((posterior, earned) if is_on_axis else ())))
+        suffix = "" if is_on_axis else " (off this axis)"
+        words = f"posterior threshold {short(posterior)}{suffix}: {short(earned)}"
+        place = (posterior, earned) if is_on_axis else ()
+        marks.append(Mark(words, "posterior", *place))
     return marks

@@ -20,12 +20,12 @@ from payoff.errors import Flaw, Invalid, PayoffError, pointer, words_of
 _log = structlog.get_logger("payoff")
 MEDIA_TYPE = "application/problem+json"
 INFERENCE = "/v2"  # below it the Open Inference Protocol is spoken
-_MAX_CHARACTERS = 1000  # characters of a message or pointer
+_MAX_CHARACTERS = 1000  # of a message or pointer
 _HEADERS = {401: {"WWW-Authenticate": 'ApiKey realm="payoff"'}, 408: {"Connection": "close"}}
-_MAX_JOINED = 3  # flaws in a text
-
+_MAX_JOINED = 3  # flaws that are joined into a text
 _INVALID = errors.answer_to(Invalid("")).status
-_UNREADABLE = 400  # status of the framework; unreadable bodies count as invalid input here
+# The framework's status of an unreadable body, which counts as invalid input here.
+_UNREADABLE = 400
 
 
 class FlawDocument(BaseModel):
@@ -38,7 +38,7 @@ class FlawDocument(BaseModel):
 
 
 class Problem(BaseModel):
-    """What went wrong (RFC 9457)."""
+    """A problem document (RFC 9457)."""
 
     type: str = Field(examples=["urn:payoff:problem:invalid"])
     title: str = Field(examples=["Invalid request"])
@@ -57,13 +57,13 @@ class Problem(BaseModel):
 
 
 class InferenceError(BaseModel):
-    """What went wrong, in the form of the Open Inference Protocol."""
+    """An error as the Open Inference Protocol has it."""
 
     error: str = Field(examples=["there is no model 'triage'"])
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """What a route declares in `responses=` for the problems it can answer with; `openapi` describes them."""
+    """The `responses=` of a route that may answer with these statuses; `openapi` describes them."""
     return {status: {} for status in statuses}
 
 
@@ -76,24 +76,23 @@ def problem(
     headers: dict[str, str] | None = None,
     **more: Any,
 ) -> Response:
-    """A problem document, with `more` members, as a response; below `INFERENCE` as that protocol has it."""
+    """A problem document, with `more` members, as a response; below `INFERENCE` an error as that
+    protocol has it.
+    """
     path = str(scope["path"]).removeprefix(scope.get("root_path", ""))
     if path != INFERENCE and not path.startswith(f"{INFERENCE}/"):
-        return Response(
-            orjson.dumps(_document(status, title, detail, flaws) | more),
-            status,
-            headers,
-            MEDIA_TYPE,
-        )
+        content = orjson.dumps(_document(status, title, detail, flaws) | more)
+        return Response(content, status, headers, MEDIA_TYPE)
     texts = [flaw.msg + (f" (at {flaw.loc})" if flaw.loc else "") for flaw in flaws[:_MAX_JOINED]]
-    document = InferenceError(error=_cut("; ".join(texts) or detail))
-    return Response(
-        document.model_dump_json(), _UNREADABLE if status == _INVALID else status, headers, JSON
-    )
+    document = InferenceError(error=_shortened("; ".join(texts) or detail))
+    inference_status = _UNREADABLE if status == _INVALID else status
+    return Response(document.model_dump_json(), inference_status, headers, JSON)
 
 
 def stored_problem(stored: dict[str, Any]) -> dict[str, Any]:
-    """The problem document of an error that ended a job, from what the job table has of it (`app.jobs.job.Failure`)."""
+    """The problem document of an error that ended a job, from the `app.jobs.job.Failure` in the job
+    table.
+    """
     flaws = tuple(Flaw(**flaw) for flaw in stored["errors"])
     return _document(stored["status"], stored["title"], stored["detail"], flaws)
 
@@ -105,15 +104,17 @@ def _document(status: int, title: str, detail: str, flaws: tuple[Flaw, ...]) -> 
         "type": f"urn:payoff:problem:{phrase}",
         "title": title,
         "status": status,
-        "detail": _cut(detail),
+        "detail": _shortened(detail),
     }
     if flaws:
-        body["errors"] = [{"loc": _cut(flaw.loc), "msg": _cut(flaw.msg)} for flaw in flaws]
+        body["errors"] = [
+            {"loc": _shortened(flaw.loc), "msg": _shortened(flaw.msg)} for flaw in flaws
+        ]
     return body
 
 
-def _cut(text: str) -> str:
-    """Words about what was sent may quote it, whatever its length, and pointers do."""
+def _shortened(text: str) -> str:
+    """Messages may quote the request, and pointers do, whatever its length."""
     return text if len(text) <= _MAX_CHARACTERS else f"{text[: _MAX_CHARACTERS - 1]}…"
 
 
@@ -123,22 +124,25 @@ def response_to(scope: Scope, error: Exception) -> Response | None:
         unreadable = error.status_code == _UNREADABLE
         status = _INVALID if unreadable else error.status_code
         allow = {"Allow": ", ".join(sorted(_methods(scope)))} if status == 405 else {}
-        phrase, headers = HTTPStatus(error.status_code).phrase, {**(error.headers or {}), **allow}
+        phrase = HTTPStatus(error.status_code).phrase
+        headers = {**(error.headers or {}), **allow}
         return problem(scope, status, phrase, str(error.detail), (), headers)
     known_error = _as_known(error)
     if known_error is None:
         return None
     status, title = errors.answer_to(known_error)
-    own_headers = _HEADERS.get(status)
+    headers_of_status = _HEADERS.get(status)
     if isinstance(known_error, errors.TooMany | errors.NotReady):
-        own_headers = {"Retry-After": str(known_error.seconds)}
-    columns = known_error.columns if isinstance(known_error, errors.InvalidTable) else ()
-    more = {"columns": columns} if columns else {}
-    return problem(scope, status, title, known_error.detail, known_error.flaws, own_headers, **more)
+        headers_of_status = {"Retry-After": str(known_error.seconds)}
+    members = {}
+    if isinstance(known_error, errors.InvalidTable) and known_error.columns:
+        members["columns"] = known_error.columns
+    detail, flaws = known_error.detail, known_error.flaws
+    return problem(scope, status, title, detail, flaws, headers_of_status, **members)
 
 
 def _as_known(error: Exception) -> PayoffError | None:
-    """One of our own errors; that of the framework, or of the machine at the moment, as one of them."""
+    """The error as one of the service's, also that of the framework or of the machine; else None."""
     if isinstance(error, PayoffError):
         return error
     if isinstance(error, RequestValidationError):  # about parameters: `routing.read` checks bodies
@@ -159,16 +163,16 @@ def _as_known(error: Exception) -> PayoffError | None:
 
 
 def _methods(scope: Scope) -> set[str]:
-    """What the path can be asked with; each of its methods may have a route of its own."""
+    """The methods of the path, each of which may have a route of its own."""
     routes = (context.original_route for context in iter_route_contexts(scope["app"].routes))
     matching = (route for route in routes if route.matches(scope)[0] != Match.NONE)
     return {method for route in matching for method in getattr(route, "methods", None) or ()}
 
 
 def install(app: FastAPI) -> None:
-    """Answer errors of the routes of `app`, also those that the framework would answer in its own words."""
+    """Answer errors of the routes of `app`, also those that the framework would answer itself."""
 
-    async def answered(request: Request, error: Exception) -> Response:
+    async def respond(request: Request, error: Exception) -> Response:
         response = response_to(request.scope, error)
         if response is None:
             raise error
@@ -181,4 +185,4 @@ def install(app: FastAPI) -> None:
         RecursionError,
         OSError,
     ):
-        app.add_exception_handler(kind, answered)
+        app.add_exception_handler(kind, respond)

@@ -13,20 +13,21 @@ from fastapi.sse import ServerSentEvent
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
-from app.api.dependencies import CallerDep, StoresDep, caller_of
+from app.api.dependencies import CallerDep, StoresDep, caller_of, stores_of
 from app.api.errors import Problem, problems, stored_problem
 from app.api.limiters import limiters
 from app.jobs.job import Job
 from app.training import jobs as usecase
 
 _LOOK_SECONDS = 0.25  # between two looks at the job table
-_LONGEST_WAIT = 60.0
+_MAX_WAIT = 60  # seconds
 
 JobStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 Prefer = Annotated[
     str | None,
     Header(
-        description="`wait=10` answers only when the job has ended, or after 10 seconds; at most 60",
+        description="`wait=10` answers only when the job has ended, or after 10 seconds;"
+        f" at most {_MAX_WAIT}",
         openapi_examples={"wait": {"value": "wait=10"}},
     ),
 ]
@@ -39,7 +40,8 @@ class JobState(BaseModel):
     kind: str
     status: JobStatus
     requested: dict[str, Any] | None = Field(
-        description="what was ordered: data set, learners with all parameters, name of the model to train"
+        description="what was ordered: data set, learners with all parameters, name of the model to"
+        " train"
     )
     progress: float = Field(ge=0, le=1)
     stage: str | None
@@ -70,15 +72,16 @@ class JobState(BaseModel):
 
 
 async def _states(request: Request, job: Job) -> AsyncGenerator[Job, None]:
-    """The job now and after each look, until it has ended or the service stops; NotFound once it is gone.
+    """The job now and after each look, until it has ended or the service stops; NotFound once it is
+    deleted.
 
-    All who follow a job look at the same moments, so one thread looks once for all of them.
+    All callers that follow a job look at the same moments, so one thread looks once for all.
     """
-    now = asyncio.get_running_loop().time
+    clock = asyncio.get_running_loop().time
     yield job
     while not (job.ended or request.app.state.stopping.is_set()):
-        await asyncio.sleep(_LOOK_SECONDS - now() % _LOOK_SECONDS)
-        job = await limiters(request).looks.run(usecase.look, request.app.state.stores, job.id)
+        await asyncio.sleep(_LOOK_SECONDS - clock() % _LOOK_SECONDS)
+        job = await limiters(request).looks.run(usecase.look, stores_of(request), job.id)
         yield job
 
 
@@ -86,7 +89,8 @@ Order = Callable[..., Awaitable[Job]]
 
 
 def ordering(example: str) -> Any:
-    """The dependency of a route that accepts jobs, with an example of a key: submits an order, and returns its job.
+    """The dependency of a route that accepts jobs, with an example of a key: a function that
+    submits an order, and returns its job.
 
     It sets `Location`; with `Prefer: wait` it waits, and sets the status 200 if the job has ended.
     """
@@ -99,7 +103,7 @@ def ordering(example: str) -> Any:
         openapi_examples={"any string of your own": {"value": example}},
     )
 
-    def made(
+    def order_of(
         request: Request,
         response: Response,
         stores: StoresDep,
@@ -122,11 +126,13 @@ def ordering(example: str) -> Any:
 
         return order
 
-    return Depends(made)
+    return Depends(order_of)
 
 
 def starting(document: type[BaseModel], *statuses: int) -> dict[str, Any]:
-    """The options of a route that accepts jobs and answers with such a document, or with these problems."""
+    """The options of a route that accepts jobs and answers with such a document, or with these
+    problems.
+    """
     ended = {
         "description": "Accepted, and ended within the time that `Prefer: wait` gave",
         "model": document,
@@ -139,12 +145,12 @@ def starting(document: type[BaseModel], *statuses: int) -> dict[str, Any]:
 
 
 async def wait(request: Request, response: Response, job: Job, prefer: str | None) -> Job:
-    """The job once it has ended, or as it stands after the seconds that `Prefer: wait=…` names."""
-    wanted = re.search(r"\bwait\s*=\s*\"?(\d{1,6})\b", prefer or "", re.IGNORECASE)
-    if wanted is None:
+    """The job once it has ended, or as it stands after the seconds in `Prefer: wait=…`."""
+    preference = re.search(r"\bwait\s*=\s*\"?(\d{1,6})\b", prefer or "", re.IGNORECASE)
+    if preference is None:
         return job
-    seconds = min(float(wanted[1]), _LONGEST_WAIT)
-    response.headers["Preference-Applied"] = f"wait={seconds:.0f}"
+    seconds = min(int(preference[1]), _MAX_WAIT)
+    response.headers["Preference-Applied"] = f"wait={seconds}"
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds), aclosing(_states(request, job)) as states:
             async for state in states:
@@ -155,13 +161,15 @@ async def wait(request: Request, response: Response, job: Job, prefer: str | Non
 async def follow(
     request: Request, job: Job, document: Callable[[Job], JobState]
 ) -> AsyncIterator[ServerSentEvent]:
-    """One event whenever the job's document has changed, until the job ends, or the caller's key does."""
+    """An event whenever the job's document has changed, until the job or the validity of the
+    caller's key ends.
+    """
     last: JobState | None = None
     async with aclosing(_states(request, job)) as states:
         async for state in states:
             if not request.app.state.service.keyring.holds(caller_of(request)):
                 return
-            now = document(state)
-            if now != last:
-                yield ServerSentEvent(data=now, event="job")
-            last = now
+            current = document(state)
+            if current != last:
+                yield ServerSentEvent(data=current, event="job")
+            last = current

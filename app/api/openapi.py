@@ -1,6 +1,6 @@
-"""The OpenAPI document: what FastAPI derives, made true for what the layers around the routes do.
+"""The OpenAPI document: FastAPI's, corrected for what the layers around the routes do.
 
-And its page: Swagger UI, with all it needs served from here, under a policy that lets in nothing else.
+And its page: Swagger UI, with all its files served from here, under a policy that allows no others.
 """
 
 import base64
@@ -39,8 +39,8 @@ _SETTINGS = {"tryItOutEnabled": True, "persistAuthorization": True}
 
 
 def install(app: FastAPI, documents: Sequence[type[BaseModel]]) -> None:
-    """Serve the document from `app`, with `documents` among its schemas (bodies of routes that read them raw); and the
-    scripts of its page.
+    """Serve the document from `app`, with `documents` among its schemas (bodies of routes that read
+    them raw); and the scripts of its page.
     """
     app.router.routes.append(
         GatedMount(_STATIC, StaticFiles(directory=_FILES), name="static-offline-docs")
@@ -63,20 +63,8 @@ def _document(app: FastAPI, documents: Sequence[type[BaseModel]]) -> dict[str, A
         tags=app.openapi_tags,
         routes=app.routes,
     )
-    models: list[tuple[Any, JsonSchemaMode]] = [
-        (Problem, "validation"),
-        (InferenceError, "validation"),
-    ]
-    models += [(model, "validation") for model in documents]
-    _, extra = models_json_schema(models, ref_template="#/components/schemas/{model}")
     components = document.setdefault("components", {})
-    schemas = components.setdefault("schemas", {})
-    schemas.update(extra["$defs"])
-    for unused in ("HTTPValidationError", "ValidationError"):
-        schemas.pop(unused, None)
-    for schema in schemas.values():
-        for titled in (schema, *schema.get("properties", {}).values()):
-            titled.pop("title", None)  # its name again
+    _complete_schemas(components.setdefault("schemas", {}), documents)
     components["responses"] = dict(
         _error(status, in_inference=in_inference)
         for status in {400, *STATUSES}
@@ -93,12 +81,28 @@ def _document(app: FastAPI, documents: Sequence[type[BaseModel]]) -> dict[str, A
     return document
 
 
+def _complete_schemas(schemas: dict[str, Any], documents: Sequence[type[BaseModel]]) -> None:
+    """Add the schemas of errors and `documents`; remove unused ones, and titles that only repeat
+    names.
+    """
+    models: list[tuple[Any, JsonSchemaMode]] = [
+        (model, "validation") for model in (Problem, InferenceError, *documents)
+    ]
+    _, definitions = models_json_schema(models, ref_template="#/components/schemas/{model}")
+    schemas.update(definitions["$defs"])
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
+    for schema in schemas.values():
+        for titled in (schema, *schema.get("properties", {}).values()):
+            titled.pop("title", None)
+
+
 def _complete(operation: dict[str, Any], *, in_inference: bool) -> None:
-    """Show examples of parameters where the page looks for them, and refer to the errors that an operation may answer
-    with: those of its route, of the gate, and of input that is invalid.
+    """Show examples of parameters where the page looks for them, and refer to the errors that an
+    operation may answer with: those of its route, of the gate, and of input that is invalid.
     """
     for parameter in operation.get("parameters", []):
-        parameter["schema"].pop("title", None)  # its name again
+        parameter["schema"].pop("title", None)  # it repeats the name
         samples = parameter["schema"].pop("examples", None)
         if samples and "examples" not in parameter:
             parameter["example"] = samples[0]
@@ -106,11 +110,12 @@ def _complete(operation: dict[str, Any], *, in_inference: bool) -> None:
     for content in answers[200].get("content", {}).values() if 200 in answers else ():
         if content.pop("itemSchema", None):  # which is OpenAPI 3.2
             content["schema"] = {"type": "string", "description": "events, whose data are JSON"}
-    errors = {status for status in answers if status >= 400} | {
-        422
-    }  # a query parameter may always be unknown
-    errors |= {401, 403, 429, 503} if operation["security"] else set()
-    errors |= {413, 415} if "requestBody" in operation else set()
+    errors = {status for status in answers if status >= 400}
+    errors.add(422)  # a query parameter may always be unknown
+    if operation["security"]:
+        errors |= {401, 403, 429, 503}
+    if "requestBody" in operation:
+        errors |= {413, 415}
     if in_inference:
         errors = errors - {422} | {400}
     answers = {status: answer for status, answer in answers.items() if status < 400}
@@ -121,10 +126,15 @@ def _complete(operation: dict[str, Any], *, in_inference: bool) -> None:
 
 
 def _error(status: int, *, in_inference: bool) -> tuple[str, dict[str, Any]]:
-    """The name and the description of an error: the Open Inference Protocol has a form of its own."""
-    form, kind = (InferenceError.__name__, JSON) if in_inference else (Problem.__name__, MEDIA_TYPE)
-    content = {kind: {"schema": {"$ref": f"#/components/schemas/{form}"}}}
-    return f"{form}{status}", {"description": HTTPStatus(status).phrase, "content": content}
+    """The name and the description of an error, whose document the Open Inference Protocol defines
+    differently.
+    """
+    document, media_type = Problem.__name__, MEDIA_TYPE
+    if in_inference:
+        document, media_type = InferenceError.__name__, JSON
+    content = {media_type: {"schema": {"$ref": f"#/components/schemas/{document}"}}}
+    description = {"description": HTTPStatus(status).phrase, "content": content}
+    return f"{document}{status}", description
 
 
 # The page
@@ -136,10 +146,11 @@ router = APIRouter(route_class=StrictRoute, include_in_schema=False)
 @router.get(_DOCUMENT)
 @needs(OPEN)
 def document(request: Request) -> JSONResponse:
-    found = request.app.openapi()
-    if root := request.scope.get("root_path", ""):
-        found = {**found, "servers": [{"url": root}]}
-    return JSONResponse(found)
+    content = request.app.openapi()
+    root = request.scope.get("root_path", "")
+    if root:
+        content = {**content, "servers": [{"url": root}]}
+    return JSONResponse(content)
 
 
 @router.get("/docs")
@@ -159,12 +170,13 @@ def page(request: Request) -> HTMLResponse:
 
 
 def _policy(html: str) -> str:
-    """Scripts from here, and those that stand in the page itself as it is; Swagger UI styles its elements one by one
-    and draws its icons from `data:`.
+    """Scripts from here, and those in the page itself as it is; Swagger UI styles its elements one
+    by one and draws its icons from `data:`.
     """
     digests = (hashlib.sha256(script.encode()).digest() for script in _INLINE.findall(html))
     scripts = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
     return (
-        f"default-src 'none'; script-src 'self' {scripts}; style-src 'self' 'unsafe-inline'; img-src 'self' data:;"
-        " connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+        f"default-src 'none'; script-src 'self' {scripts}; style-src 'self' 'unsafe-inline';"
+        " img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'self';"
+        " frame-ancestors 'none'"
     )
