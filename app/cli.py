@@ -10,9 +10,9 @@ from app import __version__
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code, 0 on success."""
-    chosen = _parser().parse_args(arguments)
-    # The one that runs: a worker needs no HTTP server.
-    return import_module(f"app.commands.{chosen.command}").run(chosen)
+    options = _parser().parse_args(arguments)
+    # Only the module of the command is imported: a worker needs no HTTP server.
+    return import_module(f"app.commands.{options.command}").run(options)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -42,10 +42,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     demo.add_argument("--url", help="URL of a running service to use instead of starting one")
     demo.add_argument("--exit", action="store_true", help="stop at the end of the tour")
-    examined = commands.add_parser(
+    check = commands.add_parser(
         "check", help="check settings and stores, and print how to fix what is wrong"
     )
-    examined.add_argument(
+    check.add_argument(
         "--deep", action="store_true", help="read every file of every model, not the cards alone"
     )
     _describe_keys(commands.add_parser("keys", help="make, list and revoke API keys"))

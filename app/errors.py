@@ -1,4 +1,4 @@
-"""What can go wrong in the service, named after the fact, with status and title of the answer."""
+"""The errors of the service, named after the fact, with status and title of the answer."""
 
 import errno
 import traceback
@@ -8,16 +8,15 @@ from typing import Any, NamedTuple, Self
 from payoff.errors import Flaw, Invalid, MissingPackage, PayoffError, TooLarge
 
 _MAX_CAUSES = 10
-UNWRITABLE = frozenset(
-    {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}
-)  # the disk, until it is repaired
-EXHAUSTED = frozenset(
-    {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
-)  # the process or machine, until other work ends
+# Errors of the disk, until it is repaired, and of the process or machine, until other work ends.
+UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
+EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
 def trace_of(error: BaseException) -> str:
-    """Where an error came from and its class, for the log; without its words, which may quote what a caller sent."""
+    """The stack and the class of an error, for the log; without its message, which may quote a
+    request.
+    """
     parts: list[str] = []
     cause: BaseException | None = error
     while cause is not None and len(parts) < _MAX_CAUSES:
@@ -28,7 +27,7 @@ def trace_of(error: BaseException) -> str:
 
 
 class Answer(NamedTuple):
-    """How an error is answered over HTTP."""
+    """Status and title of the answer to an error."""
 
     status: int
     title: str
@@ -37,8 +36,8 @@ class Answer(NamedTuple):
 class ServiceError(PayoffError):
     """Error
 
-    A class that declares a `status` has its docstring as title; others have both from the class above them.
-    `seconds` is the time until a request is worth repeating, where it is.
+    A class that declares a `status` has its docstring as title; one without has both from the class
+    above it. `seconds` is the time until a request is worth repeating, where it is.
     """
 
     answer = Answer(500, "Error")
@@ -53,7 +52,7 @@ class ServiceError(PayoffError):
 
 
 class InvalidTable(Invalid):
-    """A table that cannot be used; `columns` says how each of its columns was read."""
+    """A table that cannot be used; `columns` describes how each of its columns was read."""
 
     def __init__(
         self, detail: str, flaws: Iterable[Flaw] = (), columns: Iterable[Mapping[str, Any]] = ()
@@ -130,6 +129,7 @@ def answer_to(error: PayoffError) -> Answer:
     """Status and title of the answer to an error."""
     if isinstance(error, ServiceError):
         return error.answer
-    kinds = (kind for kind in type(error).__mro__ if kind in _OF_THE_LIBRARY)
-    kind = next(kinds, None)
-    return ServiceError.answer if kind is None else _OF_THE_LIBRARY[kind]
+    for kind in type(error).__mro__:
+        if kind in _OF_THE_LIBRARY:
+            return _OF_THE_LIBRARY[kind]
+    return ServiceError.answer

@@ -8,13 +8,13 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from payoff.errors import MAX_ERRORS, unknown
 
-_MOST_SHOWN = 64  # characters of a name
+_MAX_SHOWN = 64  # characters of a name that an error repeats
 
 
 class KnownFields(BaseModel):
-    """An object that is refused for its unknown fields alone, which are misspelt ones mostly.
+    """An object that is refused for its unknown fields before all else: mostly they are misspelt.
 
-    Only the first is compared with the known ones: there may be millions.
+    Only the first of them is compared with the known fields: there may be millions.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -25,15 +25,15 @@ class KnownFields(BaseModel):
         known = cls.model_fields
         if not isinstance(document, dict) or document.keys() <= known.keys():
             return document
-        strange = [*islice((name for name in document if name not in known), MAX_ERRORS)]
-        messages = [unknown("field", strange[0], known)]
-        messages += [f"unknown field {str(name)[:_MOST_SHOWN]!r}" for name in strange[1:]]
+        names = [*islice((name for name in document if name not in known), MAX_ERRORS)]
+        messages = [unknown("field", names[0], known)]
+        messages += [f"unknown field {str(name)[:_MAX_SHOWN]!r}" for name in names[1:]]
         errors = [
             InitErrorDetails(
                 type=PydanticCustomError("unknown_field", "{words}", {"words": message}),
                 loc=(name,),
                 input=None,
             )
-            for name, message in zip(strange, messages, strict=True)
+            for name, message in zip(names, messages, strict=True)
         ]
         raise ValidationError.from_exception_data(cls.__name__, errors)

@@ -1,4 +1,4 @@
-"""The only place that opens stores from settings, and what a command prints where they cannot be opened.
+"""Opens stores from settings, and prints why they cannot be opened; the only place that does.
 
 It does not load FastAPI: each process of a job starts here.
 """
@@ -25,7 +25,7 @@ from app.registry.index import Index
 from app.registry.loaded import Cache
 from app.registry.registry import Registry
 from app.registry.saved_matrices import SavedMatrices
-from app.settings import Settings, refused
+from app.settings import Settings, setting_errors
 from app.storage import FileCache, Storage
 from app.stores import Stores
 from app.tables.model_files import ModelFiles
@@ -40,17 +40,23 @@ _log = structlog.get_logger("payoff")
 
 @contextmanager
 def starting() -> Iterator[None]:
-    """A start that fails because of the settings ends with one line that names them, and exit code 2."""
+    """Exits with code 2 and a line that names the settings, where a start fails because of them."""
     try:
         yield
     except ValidationError as error:
-        reason = refused(error)[0]
+        reason = setting_errors(error)[0]
     except DatabaseAway as error:
-        reason = f"the database cannot be used ({error.why}); PAYOFF_DATABASE names it, or the folder PAYOFF_HOME"
+        reason = (
+            f"the database cannot be used ({error.why});"
+            " PAYOFF_DATABASE names it, or the folder PAYOFF_HOME"
+        )
     except PayoffError as error:
         reason = error.detail
     except OSError as error:
-        reason = f"{error.filename or 'a folder'} cannot be used ({error.strerror}); see PAYOFF_HOME and PAYOFF_MODELS"
+        reason = (
+            f"{error.filename or 'a folder'} cannot be used ({error.strerror});"
+            " see PAYOFF_HOME and PAYOFF_MODELS"
+        )
     else:
         return
     sys.stderr.write(f"payoff: {reason}\n")
@@ -58,8 +64,10 @@ def starting() -> Iterator[None]:
 
 
 def prepare_stores(settings: Settings) -> Stores:
-    """What a program starts with: stores whose tables are up to date. It waits a while for a database that starts, too,
-    and not for an object store; Unusable if waiting for that could not help.
+    """Stores at the start of a program, with their tables up to date.
+
+    Waits a while for a database that starts at the same time, and not for an object store; Unusable
+    if waiting for that could not help.
     """
     for message in unknown_settings(os.environ):
         _log.warning(message)
@@ -72,14 +80,14 @@ def prepare_stores(settings: Settings) -> Stores:
 
 
 def unknown_settings(variables: Iterable[str]) -> list[str]:
-    """A message for each variable that has the prefix of settings and is none."""
+    """A message for each variable that has the prefix of settings and is not a setting."""
     known = [f"PAYOFF_{name.upper()}" for name in Settings.model_fields]
-    strange = sorted(name for name in variables if name.startswith("PAYOFF_") and name not in known)
-    return [unknown("setting", name, known) for name in strange]
+    names = sorted(name for name in variables if name.startswith("PAYOFF_") and name not in known)
+    return [unknown("setting", name, known) for name in names]
 
 
 def open_stores(settings: Settings, *, retry_seconds: float = 0.0) -> Stores:
-    """Connected stores of a service that was started before, as each job's process needs them at once.
+    """Connected stores of a service that has been started before, for the process of a job.
 
     Calls to an unavailable object store are repeated for `retry_seconds`.
     """
@@ -106,6 +114,8 @@ def open_stores(settings: Settings, *, retry_seconds: float = 0.0) -> Stores:
     )
     registry = Registry(Index(database), files, Cache(settings.cache_mb * _MB))
     keep_inline = settings.keep_inline_days * DAY
+    days = settings.keep_decisions_days
+    keep_decisions = None if days is None else days * DAY
     datasets = DatasetStore(
         settings.datasets_url, limits, retry_seconds=retry_seconds, keep_inline=keep_inline
     )
@@ -126,13 +136,7 @@ def open_stores(settings: Settings, *, retry_seconds: float = 0.0) -> Stores:
         Keys(database, audit),
         imports,
         archive=archive,
-        recorder=Recorder(
-            database,
-            archive.locate,
-            keep_seconds=None
-            if settings.keep_decisions_days is None
-            else settings.keep_decisions_days * DAY,
-        ),
+        recorder=Recorder(database, archive.locate, keep_seconds=keep_decisions),
         shadows=Shadows(database),
         matrices=SavedMatrices(database),
     )

@@ -1,4 +1,4 @@
-"""The only place that builds the HTTP service from settings."""
+"""Builds the HTTP service from settings; the only place that does."""
 
 from app.access.caller import NOTE, Keyring, KeysMade
 from app.access.rates import Rate
@@ -15,7 +15,7 @@ _MB = 2**20
 
 
 def wire(settings: Settings) -> Service:
-    """Everything the HTTP service runs on."""
+    """The parts that the HTTP service runs on."""
     stores = prepare_stores(settings)
     worker = make_worker(settings, stores) if settings.workers else None
     if worker is None:  # a worker preloads these itself
@@ -25,8 +25,8 @@ def wire(settings: Settings) -> Service:
     )
     admin_key = settings.admin_key.get_secret_value() if settings.admin_key else None
     rate = Rate.parse(settings.rate_limit) if settings.rate_limit else None
-    made = KeysMade(Storage(settings.models, NOTE, name="PAYOFF_MODELS"))
-    keyring = Keyring(stores.keys, made, admin_key, rate=rate, jobs=settings.jobs_per_key)
+    keys_made = KeysMade(Storage(settings.models, NOTE, name="PAYOFF_MODELS"))
+    keyring = Keyring(stores.keys, keys_made, admin_key, rate=rate, jobs=settings.jobs_per_key)
     access_log = settings.access_log and settings.log_level in ("debug", "info")
     memory = settings.request_memory_mb * _MB if settings.request_memory_mb else default_limit()
     return Service(

@@ -13,8 +13,9 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(
         env_prefix="PAYOFF_",
-        env_ignore_empty=True,  # as if the variable were not there
-        str_strip_whitespace=True,  # a key that was read from a file ends in a line end, which is none of it
+        env_ignore_empty=True,  # as if the variable were missing
+        # A key that was read from a file ends in a line end, which does not belong to it.
+        str_strip_whitespace=True,
         frozen=True,
         use_attribute_docstrings=True,
         extra="forbid",
@@ -27,11 +28,12 @@ class Settings(BaseSettings):
     """Where models are stored: a folder or an object store's URL."""
 
     datasets: str = ""
-    """Where data sets are stored: a folder or an object store's URL; by default `datasets` in the home folder."""
+    """Where data sets are stored: a folder or an object store's URL; by default `datasets` in the \
+home folder."""
 
     decisions: str = ""
-    """Where days of recorded decisions are stored: a folder or an object store's URL; by default `decisions` in the \
-home folder."""
+    """Where days of recorded decisions are stored: a folder or an object store's URL; by default \
+`decisions` in the home folder."""
 
     database: str = ""
     """SQLAlchemy URL of the job table and registry index; by default SQLite in the home folder."""
@@ -49,13 +51,16 @@ home folder."""
     """Serve the console at `/`; otherwise `/` leads to the documentation page."""
 
     hosts: str = ""
-    """Host names, separated by commas, that a service without keys accepts in addition to loopback."""
+    """Host names, separated by commas, that a service without keys accepts in addition to \
+loopback."""
 
     trusted_proxies: str = ""
-    """Addresses or networks of proxies, separated by commas, whose X-Forwarded-For is trusted; by default none."""
+    """Addresses or networks of proxies, separated by commas, whose X-Forwarded-For is trusted; by \
+default none."""
 
     rate_limit: str = Field(default="", pattern=r"^([1-9][0-9]{0,8}/(second|minute|hour|day))?$")
-    """Rate limit of each key, or of each address without keys, such as `100/second`; the admin key has no limit."""
+    """Rate limit of each key, or of each address without keys, such as `100/second`; the admin \
+key has no limit."""
 
     jobs_per_key: int | None = Field(default=None, ge=1)
     """Maximum number of queued and running jobs of one key; by default unlimited."""
@@ -73,7 +78,8 @@ home folder."""
     """Maximum number of attempts at a job whose process or machine dies."""
 
     dask: str = Field(default="", pattern=r"^((tcp|tls)://\S+:\d+)?$")
-    """Scheduler of a Dask cluster, tcp://host:8786, over which the trees, folds and comparisons of a job are spread."""
+    """Scheduler of a Dask cluster, tcp://host:8786, over which the trees, folds and comparisons \
+of a job are spread."""
 
     job_seconds: float = Field(default=3600, gt=0)
     """Maximum wall time of a job in seconds; a job that exceeds it is stopped and fails."""
@@ -94,7 +100,8 @@ home folder."""
     """Maximum size of a data set upload; larger ones get 413."""
 
     upload_memory_mb: int = Field(default=400, ge=64)
-    """Maximum memory of the process that reads an uploaded data set, else 422; two are read at once."""
+    """Maximum memory of the process that reads an uploaded data set, else 422; two are read at \
+once."""
 
     max_rows: int = Field(default=5_000_000, ge=1)
     """Maximum number of rows of a data set."""
@@ -103,26 +110,31 @@ home folder."""
     """Maximum number of columns of a data set."""
 
     max_categories: int = Field(default=1_000, ge=2)
-    """Maximum number of distinct values of a categorical feature; more suggest an identifier or free text."""
+    """Maximum number of distinct values of a categorical feature; more suggest an identifier or \
+free text."""
 
     request_memory_mb: int | None = Field(default=None, ge=64)
-    """Memory for requests in progress: bodies (counted twice), work and answers. 503 while it is used up, 413 for a \
-request that can never fit. Default: a third of the memory of the container or machine, at most 1024."""
+    """Memory for requests in progress: bodies (counted twice), work and answers. 503 while it is \
+used up, 413 for a request that can never fit. Default: a third of the memory of the container or \
+machine, at most 1024."""
 
     cache_mb: int = Field(default=512, ge=1)
     """Memory for loaded models, measured by the size of their files."""
 
     local_copies_mb: int = Field(default=2048, ge=0)
-    """Disk in the home folder for copies of the models in an object store that were loaded; 0 keeps none."""
+    """Disk in the home folder for copies of the models in an object store that were loaded; 0 \
+keeps none."""
 
     keep_jobs_days: float | None = Field(default=None, gt=0)
     """Days after which ended jobs are deleted; by default they are kept."""
 
     keep_inline_days: float = Field(default=30, ge=1)
-    """Days after which workers delete unneeded data sets sent with a training request, hourly; `inf` keeps them."""
+    """Days after which workers delete unneeded data sets sent with a training request, hourly; \
+`inf` keeps them."""
 
     keep_decisions_days: float | None = Field(default=None, gt=0)
-    """Days after which workers delete recorded decisions and their outcomes, hourly; by default they are kept."""
+    """Days after which workers delete recorded decisions and their outcomes, hourly; by default \
+they are kept."""
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Minimum log level."""
@@ -140,7 +152,7 @@ request that can never fit. Default: a third of the memory of the container or m
     @classmethod
     def _of_networks(cls, text: str) -> str:
         for part in listed(text):
-            ip_network(part)  # its words say what is wrong
+            ip_network(part)  # its error names the fault
         return text
 
     @property
@@ -157,7 +169,9 @@ request that can never fit. Default: a third of the memory of the container or m
 
     @property
     def shares_decisions(self) -> bool:
-        """Whether all machines see the store of decisions, as far as can be told: a home may be that of one alone."""
+        """Whether all machines see the store of decisions, as far as the settings show: a home
+        folder may belong to one machine alone.
+        """
         return bool(self.decisions) or "://" not in self.datasets
 
 
@@ -166,8 +180,9 @@ def listed(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def refused(error: ValidationError) -> list[str]:
+def setting_errors(error: ValidationError) -> list[str]:
     """One line for each invalid setting, without its value."""
     return [
-        f"PAYOFF_{'_'.join(map(str, one['loc'])).upper()}: {one['msg']}" for one in error.errors()
+        f"PAYOFF_{'_'.join(map(str, details['loc'])).upper()}: {details['msg']}"
+        for details in error.errors()
     ]

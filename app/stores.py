@@ -1,4 +1,4 @@
-"""What the use cases work with; built once, in `app.opening`."""
+"""The stores of the use cases; opened once, in `app.opening`."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The worker of a service, and what the processes of its jobs run. They do not load FastAPI."""
+"""The worker of a service, and the work of its jobs' processes. They do not load FastAPI."""
 
 from collections.abc import Callable
 from functools import partial
@@ -31,7 +31,8 @@ PRELOADED = (
     *isolated.MODULES,
 )
 _MB = 2**20
-_RETRY_SECONDS = 30.0  # of a job, whose work would be lost, with an object store
+# A job repeats calls to an unavailable object store for so long: its work would be lost.
+_RETRY_SECONDS = 30.0
 _UPKEEP_SECONDS = 3600.0
 _RUN: dict[str, Callable[[Stores, Job], None]] = {
     train.KIND: train.run,
@@ -45,7 +46,7 @@ _log = structlog.get_logger("payoff")
 
 
 def make_worker(settings: Settings, stores: Stores) -> Worker:
-    """A worker that runs jobs in processes of their own."""
+    """A worker that runs each job in a process of its own."""
     check_installed(settings.dask)
     Poller("upkeep", partial(keep_up, settings, stores), _UPKEEP_SECONDS).start()
     limits = JobLimits(
@@ -53,22 +54,23 @@ def make_worker(settings: Settings, stores: Stores) -> Worker:
         memory_bytes=settings.job_memory_mb * _MB,
         threads=settings.job_threads,
     )
+    modules = [*PRELOADED]
+    if not stores.database.is_sqlite:
+        modules.append("app.database.postgres")
+    if settings.dask:
+        modules.append("app.jobs.cluster")
     return Worker(
         stores.queue,
         run_job,
         settings,
         slots=max(settings.workers, 1),
         limits=limits,
-        modules=(
-            *PRELOADED,
-            *(("app.database.postgres",) if not stores.database.is_sqlite else ()),
-            *(("app.jobs.cluster",) if settings.dask else ()),
-        ),
+        modules=modules,
     )
 
 
 def run_job(settings: Settings, job: Job) -> None:
-    """What a job's own process does."""
+    """Run a job in its own process."""
     configure(settings.log_level)
     structlog.contextvars.bind_contextvars(**job.named)
     stores = open_stores(settings, retry_seconds=_RETRY_SECONDS)
@@ -80,7 +82,7 @@ def run_job(settings: Settings, job: Job) -> None:
 
 
 def keep_up(settings: Settings, stores: Stores) -> None:
-    """What a worker does every hour; a part that fails holds up no other."""
+    """Delete what is no longer needed, every hour; a part that fails does not stop the rest."""
     days = settings.keep_decisions_days
     parts: dict[str, Callable[[], object]] = {
         "expired jobs": partial(_expire_jobs, stores, settings.keep_jobs_days),
@@ -94,13 +96,15 @@ def keep_up(settings: Settings, stores: Stores) -> None:
             stores.archive, None if days is None else days * DAY, seals=settings.shares_decisions
         ),
     }
-    for what, part in parts.items():
+    for name, part in parts.items():
         try:
             part()
         except (PayoffError, SQLAlchemyError, OSError) as error:
-            _log.warning("not kept up", what=what, why=type(error).__name__)
+            _log.warning("not kept up", what=name, why=type(error).__name__)
 
 
 def _expire_jobs(stores: Stores, days: float | None) -> None:
-    while days is not None and (removed := stores.queue.expire(days * DAY)):
+    if days is None:
+        return
+    while removed := stores.queue.expire(days * DAY):
         _log.info("expired jobs deleted", jobs=removed)

@@ -142,7 +142,7 @@ def response_to(scope: Scope, error: Exception) -> Response | None:
 
 
 def _as_known(error: Exception) -> PayoffError | None:
-    """The error as one of the service's, also that of the framework or of the machine; else None."""
+    """The error as one of the service's, also of the framework or the machine; else None."""
     if isinstance(error, PayoffError):
         return error
     if isinstance(error, RequestValidationError):  # about parameters: `routing.read` checks bodies

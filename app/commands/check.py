@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from app.database import migrations
 from app.database.engine import Database, DatabaseAway
 from app.opening import open_stores, unknown_settings
-from app.settings import Settings, refused
+from app.settings import Settings, setting_errors
 from app.storage import Storage
 from app.storage.disks import unwritable
 from app.stores import Stores
@@ -54,7 +54,7 @@ def run(chosen: argparse.Namespace) -> int:
         fix = f"{_LISTED}; no other check was run"
         findings = [
             *_unknown(os.environ),
-            *(Finding("settings", "wrong", message, fix) for message in refused(error)),
+            *(Finding("settings", "wrong", message, fix) for message in setting_errors(error)),
         ]
     for finding in findings:
         print(f"{finding.level:<9}{finding.check:<10}{finding.text}")

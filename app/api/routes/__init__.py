@@ -11,5 +11,5 @@ from types import ModuleType
 
 def modules() -> Iterator[ModuleType]:
     """The modules of this package, imported, in the order of their names."""
-    for found in sorted(iter_modules(__path__), key=lambda found: found.name):
-        yield import_module(f"{__name__}.{found.name}")
+    for name in sorted(module.name for module in iter_modules(__path__)):
+        yield import_module(f"{__name__}.{name}")

@@ -43,8 +43,9 @@ def list_audit(
     page_size: PageSize = 50,
     page_token: PageToken = None,
 ) -> AuditPage:
-    """Jobs ordered and cancelled, versions published and deleted, aliases moved, models and data sets deleted, keys
-    made and revoked. Where keys are configured, it needs one with the scope `admin`.
+    """Jobs ordered and cancelled, versions published and deleted, aliases moved, models and data
+    sets deleted, keys made and revoked. Where keys are configured, it needs one with the scope
+    `admin`.
     """
-    found, token = stores.audit.page(page_size, page_token)
-    return AuditPage.model_validate({"entries": found, "next_page_token": token})
+    entries, token = stores.audit.page(page_size, page_token)
+    return AuditPage.model_validate({"entries": entries, "next_page_token": token})

@@ -1,4 +1,6 @@
-"""`POST /models/{ref}/benefit` and `POST /benefit`: what a benefit matrix would have earned on rows with a truth."""
+"""`POST /models/{ref}/benefit` and `POST /benefit`: what a benefit matrix would have earned on rows
+with a truth.
+"""
 
 from typing import Annotated
 
@@ -50,21 +52,22 @@ async def model_benefit(
     body: Annotated[BenefitRequest, Body(openapi_examples={"two actions": {"value": _EXAMPLE}})],
     request: Request,
 ) -> Response:
-    """For two classes and two actions: the best threshold, the bound, mu and the curve B(t); for any others the same
-    without thresholds; always beside what acting on the most probable class would have earned.
+    """For two classes and two actions: the best threshold, the bound, mu and the curve B(t); for
+    any others the same without thresholds; always beside what acting on the most probable class
+    would have earned.
 
-    `rules` has every rule that a matrix is enough for with a bootstrap interval: thresholds for two classes and two
-    actions, and last same_for_all, the one action that earns most without a model. The top-level threshold is the best
-    one ON these rows, so what it earns flatters it; `threshold_holdout` among the rules is cross-validated within the
-    hold-out. `best` says whether its lead is more than noise: whether the paired bootstrap's
-    interval of the difference to the runner-up excludes 0, the two earned differently on 30 rows at least, and each
-    class in which they can differ has 30 rows.
+    `rules` has every rule that a matrix is enough for with a bootstrap interval: thresholds for two
+    classes and two actions, and last same_for_all, the one action that earns most without a model.
+    The top-level threshold is the best one ON these rows, so what it earns flatters it;
+    `threshold_holdout` among the rules is cross-validated within the hold-out. `best` says whether
+    its lead is more than noise: whether the paired bootstrap's interval of the difference to the
+    runner-up excludes 0, the two earned differently on 30 rows at least, and each class in which
+    they can differ has 30 rows.
 
     With `Accept: image/svg+xml` the answer is a chart.
     """
-    return await limiters(request).long.run(
-        request, _answer, request, await loaded_by_path(request, ref), body
-    )
+    model = await loaded_by_path(request, ref)
+    return await limiters(request).long.run(request, _answer, request, model, body)
 
 
 @router.post(
@@ -78,19 +81,21 @@ async def benefit(
     body: Annotated[GivenBenefitRequest, Body(openapi_examples={"four cases": {"value": _GIVEN}})],
     request: Request,
 ) -> Response:
-    """The report of `/models/{ref}/benefit` for the probabilities of any system, and the true classes."""
-    return await limiters(request).long.run(request, _answer_given, request, body)
+    """The report of `/models/{ref}/benefit` for the probabilities of any system, and the true
+    classes.
+    """
+    return await limiters(request).long.run(request, _answer_with_probabilities, request, body)
 
 
 def _answer(request: Request, model: Loaded, body: BenefitRequest) -> Response:
     rows = usecase.evidence_of(model)
     body = with_saved(stores_of(request), body, model.name, model.classes)
-    if body.case_columns:  # many such reports together tell what is in the columns
+    if body.case_columns:  # many such reports together reveal the values of the columns
         caller_of(request).need(frozenset({Scope.TRAIN}))
     return with_matrix(_report(request, rows, body, model), body)
 
 
-def _answer_given(request: Request, body: GivenBenefitRequest) -> Response:
+def _answer_with_probabilities(request: Request, body: GivenBenefitRequest) -> Response:
     P = as_probabilities(body.probabilities, body.classes)
     return _report(request, usecase.evidence_of_request(body, P), body)
 

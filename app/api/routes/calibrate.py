@@ -23,7 +23,8 @@ _EXAMPLE = {
 
 @router.post(
     "",
-    summary="Start a job that calibrates the scores of another system and publishes them as a model",
+    summary="Start a job that calibrates the scores of another system and publishes them as a"
+    " model",
     **starting(JobDocument, 409, 413, 422),
 )
 @needs(TRAIN)
@@ -31,5 +32,7 @@ async def calibrate(
     body: Annotated[CalibrateRequest, Body(openapi_examples={"eight scores": {"value": _EXAMPLE}})],
     job_of: Annotated[Order, ordering("docs-calibration")],
 ) -> JobDocument:
-    """The model's feature is `score`, or one for each class, by its name; its classes keep the order of the request."""
+    """The model's feature is `score`, or one for each class, by its name; its classes keep the
+    order of the request.
+    """
     return JobDocument.of(await job_of(usecase.submit, body))

@@ -59,7 +59,9 @@ class SameForAll(BaseModel):
 
 
 class Comparison(BaseModel):
-    """What every learner earned with every rule, on the same rows, none of which its model was fitted on."""
+    """What every learner earned with every rule, on the same rows, none of which its model was
+    fitted on.
+    """
 
     dataset: str
     classes: list[int | str]
@@ -98,10 +100,11 @@ async def compare(
     ],
     job_of: Annotated[Order, ordering("docs-comparison")],
 ) -> CompareDocument:
-    """Every learner is fitted on the same folds, and every rule that the benefits allow decides the rows outside.
+    """Every learner is fitted on the same folds, and every rule that the benefits allow decides the
+    rows outside.
 
-    A learner that cannot be fitted is listed with its `error`, and the others are compared; the job fails where none is
-    left. The best action for all, which needs no model, is the table's last row. `POST /benefit` compares the rules
-    on the probabilities of another system.
+    A learner that cannot be fitted is listed with its `error`, and the others are compared; the job
+    fails where none is left. The best action for all, which needs no model, is the table's last
+    row. `POST /benefit` compares the rules on the probabilities of another system.
     """
     return CompareDocument.of(await job_of(usecase.submit, body))

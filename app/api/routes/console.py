@@ -1,7 +1,8 @@
-"""The console: static files that a browser runs, under a policy that lets in nothing else; and `/` and
+"""The console: static files that a browser runs, under a policy that allows no others; and `/` and
 `/console`, which lead to it.
 
-The files hold no data and need no key: the page asks for one, and sends it with each request to the other routes.
+The files hold no data and need no key: the page asks for one, and sends it with each request to the
+other routes.
 """
 
 from functools import cache
@@ -26,9 +27,9 @@ _TYPES = {
     ".svg": "image/svg+xml",
 }
 _POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' blob:;"
-    " base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script';"
-    " trusted-types 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self';"
+    " img-src 'self' blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none';"
+    " require-trusted-types-for 'script'; trusted-types 'none'"
 )
 
 router = APIRouter(route_class=StrictRoute, include_in_schema=False)
@@ -43,8 +44,8 @@ def install(app: FastAPI) -> None:
 @router.api_route(PATH, methods=["GET", "HEAD"])
 @needs(OPEN)
 async def front(request: Request) -> RedirectResponse:
-    place = f"{PATH}/" if request.app.state.service.console else "/docs"
-    return RedirectResponse(f"{request.scope.get('root_path', '')}{place}")
+    path = f"{PATH}/" if request.app.state.service.console else "/docs"
+    return RedirectResponse(f"{request.scope.get('root_path', '')}{path}")
 
 
 @router.api_route(f"{PATH}/sample.csv", methods=["GET", "HEAD"])
@@ -58,19 +59,20 @@ def sample(request: Request) -> Response:
 
 @cache
 def _sample() -> str:
-    from sklearn.datasets import load_breast_cancer  # noqa: PLC0415 - takes a second, of which a start needs none
+    # The import takes a second, which the start of the service need not wait for.
+    from sklearn.datasets import load_breast_cancer  # noqa: PLC0415
 
-    found = load_breast_cancer()
-    rows = [[*found.feature_names, "diagnosis"]]
-    rows += (
-        [*row, found.target_names[y]]
-        for row, y in zip(found.data.tolist(), found.target, strict=True)
+    table = load_breast_cancer()
+    lines = [[*table.feature_names, "diagnosis"]]
+    lines += (
+        [*row, table.target_names[y]]
+        for row, y in zip(table.data.tolist(), table.target, strict=True)
     )
-    return "".join(f"{','.join(map(str, row))}\n" for row in rows)
+    return "".join(f"{','.join(map(str, line))}\n" for line in lines)
 
 
 class _Files(StaticFiles):
-    """Files of the types above; a browser may keep them, and asks with their ETag whether they have changed."""
+    """Files of the types above; a browser may cache them, and revalidates them by their ETag."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         name = "index.html" if path in ("", ".") else path

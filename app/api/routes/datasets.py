@@ -100,7 +100,8 @@ class DatasetDocument(BaseModel):
     digest: str = Field(description="SHA-256 of the stored table")
     created_at: datetime
     columns: list[ColumnReport] = Field(
-        description="the features, then the labels; later than in the answer to the upload the first 200"
+        description="the features, then the labels; later than in the answer to the upload the"
+        " first 200"
     )
     warnings: list[str] = Field(description="the first advice about columns")
     ignored: dict[str, str] = Field(
@@ -121,10 +122,9 @@ class DatasetPage(BaseModel):
 
 
 _TYPES = (
-    'JSON: {"column": "number", "category", "value" (for cells of matrices) or "ignore"}, or how text stands for'
-    ' numbers: "number:1,234.5",'
-    ' "number:1.234,5", "boolean", "date" (ISO 8601) or such as "date:%d/%m/%Y". Of numbers other values count'
-    " as missing"
+    'JSON: {"column": "number", "category", "value" (for cells of matrices) or "ignore"}, or how'
+    ' text stands for numbers: "number:1,234.5", "number:1.234,5", "boolean", "date" (ISO 8601) or'
+    ' such as "date:%d/%m/%Y". Of numbers other values count as missing'
 )
 _FILE = {"type": "string", "format": "binary", "description": "CSV (gzipped or not) or Parquet"}
 _FORM_SCHEMA = UploadRequest.model_json_schema()
@@ -191,27 +191,39 @@ async def upload_dataset(
 ) -> DatasetDocument:
     """Upload a table: CSV (gzipped or not), or Parquet.
 
-    Send a form with `file`, `label` (repeated for several labels) and what else is needed, or the bare file as body
-    with the others in the query. A label of words or integers is a class; one of other numbers is a number to regress
-    on, and with `label_type` number so are integers. A column whose values are all numbers is numeric, as are amounts
-    (`1.259,10 €`, `12 %`) and moments, which become days since 1970; instances take the same text. Others are
-    categorical; empty values, `NA`, `N/A`, `NaN`, `nan`, `null`, `None` and `?` are missing. `ignored` are identifiers,
-    text, and what can be read in two ways, each with the reason; `types` decides. `columns` say how each was read and
-    what to change; so does a refusal. The same content gives the same data set.
+    Send a form with `file`, `label` (repeated for several labels) and what else is needed, or the
+    bare file as body with the others in the query. A label of words or integers is a class; one of
+    other numbers is a number to regress on, and with `label_type` number so are integers. A column
+    whose values are all numbers is numeric, as are amounts (`1.259,10 €`, `12 %`) and moments,
+    which become days since 1970; instances take the same text. Others are categorical; empty
+    values, `NA`, `N/A`, `NaN`, `nan`, `null`, `None` and `?` are missing. `ignored` are
+    identifiers, text, and what can be read in two ways, each with the reason; `types` decides.
+    `columns` say how each was read and what to change; so does a refusal. The same content gives
+    the same data set.
     """
-    sent: dict[str, Any] = {"label": label, "name": name, "label_type": label_type, "types": types}
-    sent |= {"delimiter": delimiter, "decimal": decimal, "encoding": encoding, "header": header}
-    sent |= {"drop_unlabelled": drop_unlabelled, "drop_classes": drop_classes}
+    query: dict[str, Any] = {
+        "label": label,
+        "name": name,
+        "label_type": label_type,
+        "types": types,
+        "delimiter": delimiter,
+        "decimal": decimal,
+        "encoding": encoding,
+        "header": header,
+        "drop_unlabelled": drop_unlabelled,
+        "drop_classes": drop_classes,
+    }
     async with received(request, ("label", "drop_classes"), bare=_BARE) as upload:
-        fields = {
-            field: value for field, value in sent.items() if value is not None
-        } | upload.fields
+        fields = {field: value for field, value in query.items() if value is not None}
+        fields |= upload.fields
         if "types" in fields:
             fields["types"] = parsed_text("types", fields["types"])
             if not isinstance(fields["types"], dict):
                 raise Invalid.at("/types", f"send {_TYPES}")
-        asked = checked(UploadRequest, {**fields, "owner": caller.owner})
-        dataset = await run_while_connected(request, stores.datasets.upload, upload.content, asked)
+        question = checked(UploadRequest, {**fields, "owner": caller.owner})
+        dataset = await run_while_connected(
+            request, stores.datasets.upload, upload.content, question
+        )
     response.headers["Location"] = f"/datasets/{dataset.id}"
     return DatasetDocument.model_validate(dataset)
 

@@ -1,4 +1,4 @@
-"""Is it alive, is it ready, and how is it doing."""
+"""Liveness, readiness and metrics."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -35,9 +35,9 @@ async def live() -> Health:
 @router.get("/health/ready", summary="Can it do its work?", responses=problems(503))
 @needs(OPEN)
 async def ready(request: Request, stores: StoresDep) -> Health:
-    """Ready means that every route answers: models, aliases and keys are known, the database answers, all stores can be
-    written, decisions can be recorded, the worker is alive, and the service is not about to stop. A service that is not
-    ready goes on answering whatever it can.
+    """Ready means that every route answers: models, aliases and keys are known, the database
+    answers, all stores can be written, decisions can be recorded, the worker is alive, and the
+    service is not about to stop. A service that is not ready goes on answering whatever it can.
     """
     await limiters(request).health.run(request, check_ready, request, stores)
     return Health(status="ready")
@@ -45,42 +45,41 @@ async def ready(request: Request, stores: StoresDep) -> Health:
 
 def check_ready(request: Request, stores: Stores) -> None:
     """Raise NotReady, with the reasons, where a part of the service does not answer."""
-    state, preloader = request.app.state, stores.registry.preloader
-    wrong = [
-        text
-        for text, is_wrong in (
-            ("the service is stopping", state.stopping.is_set()),
-            ("models and aliases are not read yet", not stores.registry.ready),
-            (
-                f"{len(preloader.awaited)} of the versions that aliases and names mean are not loaded yet",
-                not preloader.complete,
-            ),
-            ("changes of keys and models are not read", stores.database.changes.late),
-            ("decisions cannot be recorded", not stores.recorder.alive),
-        )
-        if is_wrong
-    ]
+    state = request.app.state
+    preloader = stores.registry.preloader
+    unloaded = (
+        f"{len(preloader.awaited)} of the versions that aliases and names mean are not loaded yet"
+    )
+    checks = (
+        ("the service is stopping", state.stopping.is_set()),
+        ("models and aliases are not read yet", not stores.registry.ready),
+        (unloaded, not preloader.complete),
+        ("changes of keys and models are not read", stores.database.changes.late),
+        ("decisions cannot be recorded", not stores.recorder.alive),
+    )
+    reasons = [text for text, is_wrong in checks if is_wrong]
     parts = (state.service.keyring, state.service.worker)
     problems = (part.problem for part in parts if part is not None)
-    wrong += filter(None, (*problems, stores.database.problem(), *_unwritable(stores)))
-    if wrong:
-        raise NotReady("; ".join(wrong))
+    reasons += filter(None, (*problems, stores.database.problem(), *_unwritable(stores)))
+    if reasons:
+        raise NotReady("; ".join(reasons))
 
 
 @router.get("/access", include_in_schema=False, status_code=204)
 @needs(CHECK)
 async def access() -> None:
-    """Answer 204 if the key that was sent is valid, whatever its scopes: a proxy asks before it reads a long body."""
+    """Answer 204 if the key that was sent is valid, whatever its scopes: a proxy asks before it
+    reads a long body.
+    """
 
 
 def _unwritable(stores: Stores) -> Iterator[str]:
-    """Training and uploads cannot do their work then; predictions go on."""
-    for what, storage in (
-        ("models", stores.registry.storage),
-        ("data sets", stores.datasets.storage),
-    ):
-        if found := storage.obstacle():
-            yield f"{what} cannot be written: {found}"
+    """The stores that cannot be written: training and uploads fail then; predictions go on."""
+    storages = (("models", stores.registry.storage), ("data sets", stores.datasets.storage))
+    for name, storage in storages:
+        obstacle = storage.obstacle()
+        if obstacle:
+            yield f"{name} cannot be written: {obstacle}"
 
 
 @router.get(
@@ -89,7 +88,7 @@ def _unwritable(stores: Stores) -> Iterator[str]:
     response_class=Response,
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
-@needs(METRICS)  # they name every model, and the money that it earns
+@needs(METRICS)  # metrics name every model, and its benefits
 async def metrics(request: Request) -> Response:
     content = await limiters(request).metrics.run(request, request.app.state.metrics.report)
     return Response(content, media_type=CONTENT_TYPE_LATEST)

@@ -28,7 +28,7 @@ router = APIRouter(
     dependencies=[Depends(only_own_models)],
 )
 
-_FIELD_BYTES = 1 << 20
+_MAX_FIELD_BYTES = 1 << 20
 _JSON_FIELDS = ("benefits", "cost_matrix", "actions", "feature_costs")
 
 
@@ -54,18 +54,18 @@ async def import_version(
     response: Response,
     job_of: Annotated[Order, ordering("import-triage")],
 ) -> JobDocument:
-    """The job, of kind `import`, is found under `/train`. It loads the file, evaluates the model on all rows of the
-    data set, and publishes it with the same card and figures as a trained model.
+    """The job, of kind `import`, is found under `/train`. It loads the file, evaluates the model on
+    all rows of the data set, and publishes it with the same card and figures as a trained model.
     """
-    async with received(request, ("classes",), field_bytes=_FIELD_BYTES) as upload:
-        charge_of(request)(upload.content.seek(0, SEEK_END), BYTE)  # it is kept
+    async with received(request, ("classes",), field_bytes=_MAX_FIELD_BYTES) as upload:
+        charge_of(request)(upload.content.seek(0, SEEK_END), BYTE)
         documents = {
             name: parsed_text(name, upload.fields[name])
             for name in _JSON_FIELDS
             if name in upload.fields
         }
-        asked = checked(ImportRequest, upload.fields | documents)
+        question = checked(ImportRequest, upload.fields | documents)
         run = partial(limiters(request).upload.run, request)
-        job = await job_of(usecase.submit, name, asked, upload.content, run=run)
+        job = await job_of(usecase.submit, name, question, upload.content, run=run)
     response.headers["Location"] = f"/train/{job.id}"
     return JobDocument.of(job)

@@ -1,7 +1,7 @@
 """Jobs of every kind over HTTP: listing, looking, following, cancelling.
 
-`/jobs` has them all. The paths of the verbs that start them, as `/train/{job_id}`, answer the same about their own
-kinds; the OpenAPI document shows `/jobs` alone.
+`/jobs` has them all. The paths of the verbs that start them, as `/train/{job_id}`, answer the same
+about their own kinds; the OpenAPI document shows `/jobs` alone.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -61,7 +61,7 @@ def add_routes(prefix: str, kinds: Sequence[str], *, shown: bool = False) -> Non
     def existing(stores: StoresDep, caller: CallerDep, job_id: str = job_id) -> Job:
         return usecase.find_for(caller, stores, kinds, job_id)
 
-    found = Depends(existing)
+    existing_job = Depends(existing)
 
     @router.get(prefix, response_model=JobPage, responses=problems(422), **options)
     @needs(TRAIN)
@@ -77,10 +77,12 @@ def add_routes(prefix: str, kinds: Sequence[str], *, shown: bool = False) -> Non
         page_token: PageToken = None,
     ) -> Any:
         """Newest first."""
-        wanted = kinds if kind is None else [each for each in kinds if each == kind]
+        listed_kinds = kinds
+        if kind is not None:
+            listed_kinds = (kind,) if kind in kinds else ()
         check_text(model or "", "/model")
         jobs, token = stores.queue.page(
-            kinds=wanted,
+            kinds=listed_kinds,
             status=status,
             model=model,
             models=caller.models,
@@ -89,8 +91,8 @@ def add_routes(prefix: str, kinds: Sequence[str], *, shown: bool = False) -> Non
             page_token=page_token,
             results_of=PUBLISHING,
         )
-        listed = [(JobDocument if job.kind in PUBLISHING else JobState).of(job) for job in jobs]
-        return {"jobs": listed, "next_page_token": token}
+        documents = [(JobDocument if job.kind in PUBLISHING else JobState).of(job) for job in jobs]
+        return {"jobs": documents, "next_page_token": token}
 
     @router.get(
         f"{prefix}/{{job_id}}",
@@ -100,18 +102,19 @@ def add_routes(prefix: str, kinds: Sequence[str], *, shown: bool = False) -> Non
     )
     @needs(TRAIN)
     async def get_job(
-        request: Request, response: Response, job: Job = found, prefer: Prefer = None
+        request: Request, response: Response, job: Job = existing_job, prefer: Prefer = None
     ) -> Any:
-        """A comparison with `Accept: image/svg+xml` is a chart of its intervals; 409 while there is none."""
+        """A comparison with `Accept: image/svg+xml` is a chart of its intervals; 409 while there is
+        none.
+        """
         current = document(await wait(request, response, job, prefer))
         response.headers["Vary"] = "Accept"
         if not isinstance(current, CompareDocument) or not wants_svg(request):
             return current
         if current.result is None:
             raise Conflict(f"the comparison has no table to draw: it is {current.status}")
-        return svg(
-            await limiters(request).long.run(request, comparison_chart, current.result.model_dump())
-        )
+        result = current.result.model_dump()
+        return svg(await limiters(request).long.run(request, comparison_chart, result))
 
     @router.get(
         f"{prefix}/{{job_id}}/events",
@@ -120,8 +123,12 @@ def add_routes(prefix: str, kinds: Sequence[str], *, shown: bool = False) -> Non
         **options,
     )
     @needs(TRAIN)
-    async def follow_job(request: Request, job: Job = found) -> AsyncIterator[ServerSentEvent]:
-        """Server-sent events until the job ends, one whenever it has changed: what `GET /jobs/{job_id}` answers."""
+    async def follow_job(
+        request: Request, job: Job = existing_job
+    ) -> AsyncIterator[ServerSentEvent]:
+        """Server-sent events until the job ends, one whenever it has changed: what `GET
+        /jobs/{job_id}` answers.
+        """
         async for event in follow(request, job, document):
             yield event
 
@@ -134,7 +141,9 @@ def add_routes(prefix: str, kinds: Sequence[str], *, shown: bool = False) -> Non
     )
     @needs(TRAIN)
     def cancel_job(stores: StoresDep, caller: CallerDep, job_id: str = job_id) -> Any:
-        """A queued job is cancelled at once, a running one within two seconds; 409 where it has succeeded or failed."""
+        """A queued job is cancelled at once, a running one within two seconds; 409 where it has
+        succeeded or failed.
+        """
         return document(usecase.cancel(stores, caller, kinds, job_id))
 
 

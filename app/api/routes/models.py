@@ -30,12 +30,10 @@ router = APIRouter(
     dependencies=[Depends(only_own_models)],
 )
 
-_NO_CONTENT: dict[str, Any] = {
-    "status_code": 204,
-    "response_class": Response,
-}  # an answer without a media type
+# The options of a route whose answer has no body and no media type.
+_NO_CONTENT: dict[str, Any] = {"status_code": 204, "response_class": Response}
 _REFERENCE_SIGNS = frozenset(":@")
-_LARGEST = 2**31 - 1  # what the index's columns hold
+_MAX_VERSION = 2**31 - 1  # of the columns of the index
 
 ModelName = Annotated[str, Path(pattern=f"^{NAME}$", examples=["triage"])]
 ModelReference = Annotated[
@@ -47,7 +45,7 @@ ModelReference = Annotated[
     ),
 ]
 AliasName = Annotated[str, Path(pattern=f"^{NAME}$", examples=["champion"])]
-VersionNumber = Annotated[int, Path(ge=1, le=_LARGEST, examples=[1])]
+VersionNumber = Annotated[int, Path(ge=1, le=_MAX_VERSION, examples=[1])]
 MatrixName = Annotated[str, Path(pattern=f"^{NAME}$", examples=["autumn-2026"])]
 MatrixReference = Annotated[
     str,
@@ -80,11 +78,12 @@ class ModelDocument(BaseModel):
 class AliasTarget(WireModel):
     """Where an alias shall point."""
 
-    version: int = Field(ge=1, le=_LARGEST, strict=True, examples=[1])
+    version: int = Field(ge=1, le=_MAX_VERSION, strict=True, examples=[1])
     shadow: list[Text] | None = Field(
         default=None,
-        description="versions, such as `triage:2`, that decide on recorded requests to the alias in the background; the"
-        " report compares them. Left out, they stay as they are, but for one that the alias means now",
+        description="versions, such as `triage:2`, that decide on recorded requests to the alias in"
+        " the background; the report compares them. Left out, they stay as they are, but for one"
+        " that the alias means now",
     )
 
 
@@ -160,12 +159,12 @@ def set_alias(
     stores: StoresDep,
     caller: CallerDep,
 ) -> AliasDocument:
-    """`name@alias` means that version here at once, and in other processes when they have loaded it, mostly within a
-    second. The history keeps who changed it and when.
+    """`name@alias` means that version here at once, and in other processes when they have loaded
+    it, mostly within a second. The history keeps who changed it and when.
     """
     promoted = usecase.set_alias(stores, name, alias, body.version, body.shadow, by=caller)
     warnings = [
-        f"{one} is what the alias means now, and no challenger any more" for one in promoted
+        f"{version} is what the alias means now, and no challenger any more" for version in promoted
     ]
     shadow = stores.shadows.read(name).get(alias, [])
     return AliasDocument(
@@ -194,8 +193,9 @@ def delete_alias(name: ModelName, alias: AliasName, stores: StoresDep, caller: C
 def get_version(name: ModelName, version: VersionNumber, stores: StoresDep) -> Response:
     """How it was made, from what, how good it is, and the digests of its files.
 
-    `fitted` of a `cost_tree` has what each node asks for, and what each path costs; of a `forest_chain` the order of
-    its features, price and error of each step, and the share of cases that stops there.
+    `fitted` of a `cost_tree` has what each node asks for, and what each path costs; of a
+    `forest_chain` the order of its features, price and error of each step, and the share of cases
+    that stops there.
     """
     return Response(
         stores.registry.index.card(name, version).model_dump_json(by_alias=True), media_type=JSON
@@ -208,7 +208,8 @@ def get_version(name: ModelName, version: VersionNumber, stores: StoresDep) -> R
     response_class=Response,
     responses={
         200: {
-            "description": "The file, whose digest was verified before. Loading a joblib file runs the code it names",
+            "description": "The file, whose digest was verified before. Loading a joblib file runs"
+            " the code it names",
             "content": {BINARY: {"schema": {"type": "string", "format": "binary"}}},
             "headers": {"ETag": {"description": "its SHA-256", "schema": {"type": "string"}}},
         },
@@ -239,8 +240,9 @@ def save_matrix(
     stores: StoresDep,
     caller: CallerDep,
 ) -> MatrixDocument:
-    """`"benefits": "autumn-2026"` in a request to the model means its newest version, `"autumn-2026:2"` version 2,
-    within a second in every process. Each other content is a new version; versions do not change.
+    """`"benefits": "autumn-2026"` in a request to the model means its newest version,
+    `"autumn-2026:2"` version 2, within a second in every process. Each other content is a new
+    version; versions do not change.
     """
     return get_matrix(name, matrices.save(stores, name, matrix, body, by=caller).reference, stores)
 
@@ -290,7 +292,9 @@ def delete_matrix(
 def delete_version(
     name: ModelName, version: VersionNumber, stores: StoresDep, caller: CallerDep
 ) -> None:
-    """A conflict while an alias points at it. Its number is not used again; the model stays, even without versions."""
+    """A conflict while an alias points at it. Its number is not used again; the model stays, even
+    without versions.
+    """
     usecase.delete_version(stores, name, version, by=caller)
 
 
@@ -302,7 +306,9 @@ def delete_version(
 )
 @needs(PREDICT_OR_TRAIN)
 def get_model(name: ModelReference, stores: StoresDep) -> ModelDocument | Response:
-    """`name` is described; `name:3` and `name@alias` are answered with the card of the version that they mean."""
+    """`name` is described; `name:3` and `name@alias` are answered with the card of the version that
+    they mean.
+    """
     if _REFERENCE_SIGNS.isdisjoint(name):
         page = stores.registry.index.model(name)
         return ModelDocument.model_validate(
@@ -319,5 +325,7 @@ def get_model(name: ModelReference, stores: StoresDep) -> ModelDocument | Respon
 @router.delete("/{name}", summary="Delete a model", **_NO_CONTENT, responses=problems(404, 422))
 @needs(TRAIN)
 def delete_model(name: ModelName, stores: StoresDep, caller: CallerDep) -> None:
-    """With all its versions and aliases. Version numbers are not used again, and the alias history is kept."""
+    """With all its versions and aliases. Version numbers are not used again, and the alias history
+    is kept.
+    """
     usecase.delete(stores, name, by=caller)

@@ -1,7 +1,6 @@
-"""`GET /models/{ref}/outcomes`: what recorded decisions earned, against what was expected of them."""
+"""`GET /models/{ref}/outcomes`: the benefits of recorded decisions, against those expected."""
 
 from datetime import datetime
-from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
@@ -18,6 +17,7 @@ from app.registry.snapshot import NUMBER
 from app.report.amounts import Amount, Earned, Gain, Maturing, Selective, Versus
 from app.report.report import By, report
 from app.requests.fields import Period
+from app.stores import Stores
 
 router = APIRouter(
     prefix="/models",
@@ -51,7 +51,8 @@ class Difference(Amount):
         description="variance by the sums of days, over that of independent cases; null: of one day"
     )
     tolerance: float | None = Field(
-        description="a tenth of the mean absolute expected benefit; `within_10_percent` excludes more"
+        description="a tenth of the mean absolute expected benefit;"
+        " `within_10_percent` excludes more"
     )
 
 
@@ -75,7 +76,8 @@ class Group(Earnings):
 
     group: str | int | None
     adjusted_p_value: float | None = Field(
-        description="of the difference being 0, corrected for the number of groups (Holm); null without an interval"
+        description="of the difference being 0, corrected for the number of groups (Holm);"
+        " null without an interval"
     )
 
 
@@ -96,7 +98,8 @@ class QuantityReport(BaseModel):
     until: datetime | None
     maturing: Maturing
     quantities: dict[str, Any] | None = Field(
-        description="expected and realised cost, and the share of numbers within their intervals; null without any"
+        description="expected and realised cost, and the share of numbers within their intervals;"
+        " null without any"
     )
     warnings: list[str]
 
@@ -151,16 +154,19 @@ async def outcome_report(
     ],
     stores: StoresDep,
     request: Request,
-    asked: Annotated[ReportQuery, Query()],
+    query: Annotated[ReportQuery, Query()],
 ) -> Response:
-    """Realised against expected benefit, with an interval that holds for rare large losses, and a verdict; what other
-    ways to decide would have earned on the same cases; whether classes, scores and features have changed; who was
-    right where a person decided otherwise.
+    """Realised against expected benefit, with an interval that holds for rare large losses, and a
+    verdict; what other ways to decide would have earned on the same cases; whether classes, scores
+    and features have changed; who was right where a person decided otherwise.
 
-    Where truth is known more often after some actions, `selective` says so, and every amount names its `basis`.
+    Where truth is known more often after some actions, `selective` says so, and every amount names
+    its `basis`.
     """
-    found = partial(report, stores, ref, since=asked.since, until=asked.until, by=asked.by)
-    text = await limiters(request).long.run(
-        request, lambda: _REPORT.dump_json(_REPORT.validate_python(found()), by_alias=True)
-    )
-    return Response(text, media_type=JSON)
+    content = await limiters(request).long.run(request, _content, stores, ref, query)
+    return Response(content, media_type=JSON)
+
+
+def _content(stores: Stores, ref: str, query: ReportQuery) -> bytes:
+    document = report(stores, ref, since=query.since, until=query.until, by=query.by)
+    return _REPORT.dump_json(_REPORT.validate_python(document), by_alias=True)

@@ -73,14 +73,14 @@ class OutcomesTable(DialectFields):
 async def send_outcomes(request: Request) -> Response:
     """Send what became of recorded decisions: late, in any order, as often as you like.
 
-    An outcome that is there already is not stored again. One that states more than the stored one, such as a benefit
-    that came later, adds to it; one that contradicts it is a conflict, unless `correct` is true. All others of the
-    request are stored, in one transaction.
+    An outcome that is there already is not stored again. One that states more than the stored one,
+    such as a benefit that came later, adds to it; one that contradicts it is a conflict, unless
+    `correct` is true. All others of the request are stored, in one transaction.
 
-    The outcomes come as JSON, or as a table with the columns `id`, `truth` and perhaps `action`, `benefit` and `at`:
-    `text/csv`, `application/vnd.apache.parquet` or `application/vnd.apache.arrow.stream`. Then
-    `correct` is a query parameter. A case whose truth is null or empty is open: send it again, with its action and
-    benefit, when the truth is known.
+    The outcomes come as JSON, or as a table with the columns `id`, `truth` and perhaps `action`,
+    `benefit` and `at`: `text/csv`, `application/vnd.apache.parquet` or
+    `application/vnd.apache.arrow.stream`. Then `correct` is a query parameter. A case whose truth
+    is null or empty is open: send it again, with its action and benefit, when the truth is known.
     """
     kind = media_type_of_body(request, TABULAR)
     body = await request.body()
@@ -157,11 +157,13 @@ async def outcomes_as_dataset(
     stores: StoresDep,
     caller: CallerDep,
 ) -> DatasetDocument:
-    """A row for each decision that was recorded with its instance (`"record": {"instances": true}`) and has an outcome.
+    """A row for each decision that was recorded with its instance (`"record": {"instances": true}`)
+    and has an outcome.
 
-    `from` says where the rows come from, and how many decisions are left out for what reason; 409 where none is left.
-    The features are those of the model's latest version, and the label has its name. The truth is known more often
-    after some actions than after others where the report says so; then the rows are no fair sample.
+    `from` says where the rows come from, and how many decisions are left out for what reason; 409
+    where none is left. The features are those of the model's latest version, and the label has its
+    name. The truth is known more often after some actions than after others where the report says
+    so; then the rows are no fair sample.
     """
     from app.report import dataset_from_outcomes  # noqa: PLC0415 - with pyarrow
 
@@ -180,18 +182,21 @@ async def outcomes_as_dataset(
     return DatasetDocument.model_validate(dataset)
 
 
+_DECISION_ID = Path(openapi_examples={"a visit": {"value": "visit-1"}})
+
+
 @router.delete(
     "/outcomes/{id:path}", status_code=204, response_class=Response, responses=problems(404, 503)
 )
 @needs(ADMIN)
 def erase_decision(
-    id: Annotated[str, Path(openapi_examples={"a visit": {"value": "visit-1"}})],  # noqa: A002 - the contract's name
+    id: Annotated[str, _DECISION_ID],  # noqa: A002 - the name in the path
     stores: StoresDep,
     caller: CallerDep,
 ) -> None:
     """Delete a recorded decision and all that belongs to it: nobody reads it any more.
 
-    A worker removes it from the files of sealed days within an hour. It cannot be recorded again under the same id. The
-    audit log has a digest of the id, not the id.
+    A worker removes it from the files of sealed days within an hour. It cannot be recorded again
+    under the same id. The audit log has a digest of the id, not the id.
     """
     usecase.erase(stores, caller, id)

@@ -16,7 +16,9 @@ router = APIRouter(tags=["outcomes"], route_class=StrictRoute)
 
 
 class ReplayedAlternative(Versus):
-    """What an alternative would have earned where the truth is known, beside what was done in the same cases."""
+    """What an alternative would have earned where the truth is known, beside what was done in the
+    same cases.
+    """
 
     model: str | None = Field(description="null: the recorded probabilities")
     rule: dict[str, Any]
@@ -77,11 +79,13 @@ async def replay(
     job_of: Annotated[Order, ordering("docs-replay")],
     caller: CallerDep,
 ) -> ReplayDocument:
-    """Other versions decide on the recorded instances, other rules on the recorded probabilities; each is paired with
-    what was done. `benefits` decide and count in place of those of each request.
+    """Other versions decide on the recorded instances, other rules on the recorded probabilities;
+    each is paired with what was done. `benefits` decide and count in place of those of each
+    request.
 
-    The interval of a difference is that of the report's gains. Where the truth is known more often after some actions
-    than after others, the figures say so, and only `bounds` that exclude 0 make a verdict.
+    The interval of a difference is that of the report's gains. Where the truth is known more often
+    after some actions than after others, the figures say so, and only `bounds` that exclude 0 make
+    a verdict.
     """
     caller.need_model(ref)
     return ReplayDocument.of(await job_of(usecase.submit, ref, body))

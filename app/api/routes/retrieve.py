@@ -1,6 +1,7 @@
 """`POST /retrieve`: the set with the smallest expected loss."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from fastapi import Request, Response
 
@@ -31,73 +32,87 @@ from app.requests.losses import RetrieveAnswer, RetrieveFields, RetrieveRequest,
 
 _TEXT_FIELDS = ("model", "setting", "method")
 
-_PER_SET, _PER_ITEM, _PER_MARGINAL = 50, 6, 3  # numbers in memory, from the request to the answer
-_VECTORS = 2**20  # numbers, of one instance at a time, with the most trees
-_LAWS = 2**23  # numbers, of the loss `mcc` for four of the largest sets at a time
+# Numbers in memory, from the request to the answer
+_PER_SET = 50
+_PER_ITEM = 6
+_PER_MARGINAL = 3
+_OF_LABEL_VECTORS = 2**20  # of one instance at a time, with the maximum number of trees
+_OF_MCC = 2**23  # of the loss `mcc` for four of the largest sets at a time
 
 
 @needs(PREDICT)
 async def retrieve(request: Request) -> Response:
     """Choose the set whose expected loss is smallest, exactly, whatever its size.
 
-    For a metric such as F1 the best cut on probabilities is not 1/2: it depends on all the probabilities together. The
-    answer holds the items to retrieve, best first, with the expected loss, precision and recall of the set, and a bound
-    on the error of the computation.
+    For a metric such as F1 the best cut on probabilities is not 1/2: it depends on all the
+    probabilities together. The answer holds the items to retrieve, best first, with the expected
+    loss, precision and recall of the set, and a bound on the error of the computation.
 
-    Long lists of probabilities go faster as a NumPy array (`application/x-npy`: one dimension is a set, two are a set
-    per row); then the other fields are query parameters, each as JSON. With `model` among them such a body holds
-    instances, as in `/predict`. With `Accept: image/svg+xml` the answer is a chart of the curves.
+    Long lists of probabilities go faster as a NumPy array (`application/x-npy`: one dimension is a
+    set, two are a set per row); then the other fields are query parameters, each as JSON. With
+    `model` among them such a body holds instances, as in `/predict`. With `Accept: image/svg+xml`
+    the answer is a chart of the curves.
     """
     kind = media_type_of_body(request, (NPY,))
     body = await request.body()
-    asked, sets, rows = await limiters(request).retrieve.run(request, _read, kind, body, request)
-    model = None if asked.model is None else await loaded(request, asked.model)
-    return await limiters(request).retrieve.run(request, _answer, request, asked, sets, rows, model)
+    threads = limiters(request).retrieve
+    question = await threads.run(request, _read, request, kind, body)
+    reference = question.fields.model
+    model = None if reference is None else await loaded(request, reference)
+    return await threads.run(request, _answer, request, question, model)
 
 
-_RowsOf = Callable[[Loaded], Rows]
+class _Question(NamedTuple):
+    """A request, read as far as possible without the model: `sets`, or the function that makes the
+    `rows` for a model.
+    """
+
+    fields: RetrieveFields
+    sets: Sets | None
+    rows: Callable[[Loaded], Rows]
 
 
-def _read(kind: str, body: bytes, request: Request) -> tuple[RetrieveFields, Sets | None, _RowsOf]:
-    """The request, read as far as possible without the model: it has either sets, or a model for its rows."""
+def _read(request: Request, kind: str, body: bytes) -> _Question:
     charge = charge_of(request)
     if kind == NPY:
-        asked = read_query(request, RetrieveFields, _TEXT_FIELDS)
-        sets = None if asked.model else sets_of_npy(body, charge)
-        return asked, sets, lambda model: rows_of_npy(body, model.schema, charge)
+        query = read_query(request, RetrieveFields, _TEXT_FIELDS)
+        sets = None if query.model else sets_of_npy(body, charge)
+        return _Question(query, sets, lambda model: rows_of_npy(body, model.schema, charge))
     refuse_query(request)
-    wire = checked(RetrieveRequest, parsed(body, charge))
-    sets = None if wire.probabilities is None else sets_of_list(wire.probabilities)
-    check_one_source(
-        wire.model, probabilities=sets is not None, instances=wire.instances is not None
-    )
-    return wire, sets, lambda model: encoded(wire.instances, True, NOTHING, model, ())[0]
+    fields = checked(RetrieveRequest, parsed(body, charge))
+    instances = fields.instances
+    sets = None if fields.probabilities is None else sets_of_list(fields.probabilities)
+    check_one_source(fields.model, probabilities=sets is not None, instances=instances is not None)
+    return _Question(fields, sets, lambda model: encoded(instances, True, NOTHING, model, ())[0])
 
 
-def _answer(
-    request: Request, asked: RetrieveFields, sets: Sets | None, rows: _RowsOf, model: Loaded | None
-) -> Response:
+def _answer(request: Request, question: _Question, model: Loaded | None) -> Response:
     """The response, computed in a thread; kernels hold no lock."""
-    from app.answering import retrieve as usecase  # noqa: PLC0415 - it loads the compiler, which takes 60 MB of memory
+    # This import loads the compiler, which takes 60 MB of memory.
+    from app.answering import retrieve as usecase  # noqa: PLC0415
 
-    form = media_type_of_answer(request, WRITERS)
-    asked.curve |= form == SVG  # it is what the chart shows
+    fields, sets, rows = question
+    media_type = media_type_of_answer(request, WRITERS)
+    fields.curve |= media_type == SVG  # the chart shows the curve
     if model is not None:
         X, warnings, *_ = rows(model)
-        _charge(request, asked, len(X), len(X) * len(model.classes))
+        _charge(request, fields, len(X), len(X) * len(model.classes))
         warnings = [*warnings, *strange_values(model, X)]
-        answer = usecase.retrieve_with(model, X, asked, warnings)
+        answer = usecase.retrieve_with(model, X, fields, warnings)
     else:
         assert sets is not None
-        _charge(request, asked, len(sets.sizes), len(sets.p))
-        answer = usecase.retrieve(sets, asked)
-    return WRITERS[form](answer, common(answer, asked, model))
+        _charge(request, fields, len(sets.sizes), len(sets.p))
+        answer = usecase.retrieve(sets, fields)
+    return WRITERS[media_type](answer, common(answer, fields, model))
 
 
-def _charge(request: Request, asked: RetrieveFields, sets: int, items: int) -> None:
+def _charge(request: Request, fields: RetrieveFields, sets: int, items: int) -> None:
     """Hold the memory for the work on so many sets with so many items in all."""
-    numbers = _PER_SET * sets + (_PER_ITEM + _PER_MARGINAL * asked.marginals) * items
-    numbers += _VECTORS * (asked.method == "sampled") + _LAWS * (asked.loss.name == "mcc")
+    numbers = _PER_SET * sets + (_PER_ITEM + _PER_MARGINAL * fields.marginals) * items
+    if fields.method == "sampled":
+        numbers += _OF_LABEL_VECTORS
+    if fields.loss.name == "mcc":
+        numbers += _OF_MCC
     charge_of(request)(numbers, NUMBER)
 
 

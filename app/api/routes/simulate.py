@@ -43,10 +43,11 @@ async def simulate(
     request: Request,
     stores: StoresDep,
 ) -> Response:
-    """Complete rows are fed feature by feature as `/acquire` asks, for each budget; missing values cost nothing.
+    """Complete rows are fed feature by feature as `/acquire` asks, for each budget; missing values
+    cost nothing.
 
-    Send rows that the model was not trained on. The same on the hold-out of training is in the card, under
-    `metrics.acquisition`.
+    Send rows that the model was not trained on. The same on the hold-out of training is in the
+    card, under `metrics.acquisition`.
     """
     model = await loaded(request, body.model)
     return await limiters(request).long.run(request, _answer, request, stores, body, model)

@@ -24,7 +24,8 @@ class JobDocument(JobState):
         description="on rows that the evaluated model did not see"
     )
     warnings: list[str] | None = Field(
-        description="what limits the model's answers, which repeat these sentences; and what is odd about the matrix"
+        description="what limits the model's answers, which repeat these sentences; and what is odd"
+        " about the matrix"
     )
 
     @classmethod
