@@ -47,7 +47,7 @@ def starting() -> Iterator[None]:
         reason = setting_errors(error)[0]
     except DatabaseAway as error:
         reason = (
-            f"the database cannot be used ({error.why});"
+            f"the database cannot be used ({error.reason});"
             " PAYOFF_DATABASE names it, or the folder PAYOFF_HOME"
         )
     except PayoffError as error:

@@ -146,7 +146,7 @@ def _database(database: Database) -> Iterator[Finding]:
         fix = (
             "check PAYOFF_DATABASE, and whether the database runs; a damaged file: restore a backup"
         )
-        yield Finding("database", "wrong", f"{name} cannot be used: {error.why}", fix)
+        yield Finding("database", "wrong", f"{name} cannot be used: {error.reason}", fix)
         return
     obstacle = unwritable(file) if file else ""
     if integrity != "ok":

@@ -46,17 +46,17 @@ _log = logging.getLogger(__name__)
 class DatabaseAway(Unavailable):
     """The database does not answer"""
 
-    def __init__(self, why: str) -> None:
+    def __init__(self, reason: str) -> None:
         super().__init__("the database does not answer at the moment; try again")
-        self.why = why  # for those who run the service: it may contain addresses and names
+        self.reason = reason  # for those who run the service: it may contain addresses and names
 
 
 class Database:
     """Transactions over one SQLAlchemy URL.
 
-    `changes` tells of what other processes do. `connections` bounds those to PostgreSQL, and
-    `seconds` how long one of its statements, or waiting for a lock, may take. While the database
-    cannot be reached every transaction is refused with Unavailable, and soon.
+    `changes` reports what other processes change. `connections` is the maximum to PostgreSQL, and
+    `seconds` that of one of its statements, or of waiting for a lock. While the database cannot be
+    reached every transaction is refused with Unavailable, and soon.
     """
 
     def __init__(self, url: str, *, connections: int = 10, seconds: float = 5.0) -> None:
@@ -73,7 +73,7 @@ class Database:
         self._answered = True  # so that changes are logged once
 
     def reading(self, *, without_timeout: bool = False) -> AbstractContextManager[Connection]:
-        """A snapshot to read from; never waits for a writer. No time-outs with `without_timeout`."""
+        """A snapshot to read from, which never waits for a writer; `without_timeout` lifts limits."""
         return self._begun(self._reader.connect, without_timeout=without_timeout)
 
     def writing(self, *, without_timeout: bool = False) -> AbstractContextManager[Connection]:
@@ -116,16 +116,13 @@ class Database:
         is_standby: list[bool] = []
 
         def ask() -> None:
+            # That of SQLite reads a page of the file, which opening it does not.
             query = (
                 "SELECT count(*) < 0 FROM sqlite_master"
                 if self.is_sqlite
                 else "SELECT pg_is_in_recovery()"
             )
-            # a page, not the name alone
-            with (
-                suppress(SQLAlchemyError, Unavailable),
-                self.reading() as connection,
-            ):
+            with suppress(SQLAlchemyError, Unavailable), self.reading() as connection:
                 is_standby.append(bool(connection.execute(text(query)).scalar()))
 
         asking = Thread(target=ask, daemon=True)  # it may hang for longer than the caller has time
@@ -135,13 +132,14 @@ class Database:
             return "the database does not answer"
         if is_standby[0]:
             return "the database is a standby, which cannot be written"
-        found = unwritable(self.file) if self.file else ""
-        return f"the database cannot be written: {found}" if found else ""
+        obstacle = unwritable(self.file) if self.file else ""
+        return f"the database cannot be written: {obstacle}" if obstacle else ""
 
     def wait(self, seconds: float) -> None:
-        """Wait for a server that is not there yet; DatabaseAway in the end. A file is there at once
-        or not at all, but two connections that make it at once find it locked, whatever their
-        timeout.
+        """Wait for a server that does not run yet; DatabaseAway after so many `seconds`.
+
+        A file is not waited for, except that two connections that create it at the same moment find
+        it locked, whatever their time-out.
         """
         until = monotonic() + seconds
         while True:
@@ -149,15 +147,13 @@ class Database:
                 with self.reading():
                     return
             except DatabaseAway as error:
-                if monotonic() > until or (self.is_sqlite and "locked" not in error.why):
+                if monotonic() > until or (self.is_sqlite and "locked" not in error.reason):
                     raise
                 sleep(_WAIT_SECONDS)
 
     def own_connection(self) -> Connection:
         """A connection outside of the pool, whose statements each commit themselves, for one thread
-        to keep.
-
-        What is done with it is to be within `translating`.
+        to keep. It is to be used within `translating`.
         """
         self._breaker.admit(DatabaseAway)
         with self.translating():
@@ -171,7 +167,7 @@ class Database:
         return self.engine.dialect.loaded_dbapi
 
     def close(self) -> None:
-        """End telling of changes, and close connections: idle ones now, those in use when their
+        """Stop following changes, and close connections: idle ones now, those in use when their
         transactions end.
         """
         self.changes.stop()
@@ -190,7 +186,7 @@ class Database:
             is_away = isinstance(
                 cause, NoConnectionFree | self.driver.OperationalError | self.driver.InterfaceError
             )
-            # what SQLite says of a file that it cannot read
+            # SQLite raises this very class for a file that it cannot read.
             is_damaged = type(cause) is self.driver.DatabaseError
             is_lost = (
                 getattr(error, "connection_invalidated", False)
@@ -205,37 +201,30 @@ class Database:
         self.failures += 1
         if not self.is_sqlite and _postgres().is_silence(cause):
             self._breaker.trip("it did not answer a moment ago")
-        found = unwritable(self.file) if self.file else ""
-        away = DatabaseAway(
-            ": ".join(filter(None, (self.file, found, " ".join(str(cause).split()))))
-        )
+        obstacle = unwritable(self.file) if self.file else ""
+        message = " ".join(str(cause).split())
+        away = DatabaseAway(": ".join(filter(None, (self.file, obstacle, message))))
         if self._answered:
-            _log.warning("the database does not answer: %s", away.why)
+            _log.warning("the database does not answer: %s", away.reason)
             self._answered = False
         return away
 
 
 def upsert(connection: Connection, table: Table) -> Any:
-    """An INSERT that can say what becomes of rows that exist: both dialects do so in the same
-    words.
-    """
+    """An INSERT with `on_conflict_do_update`, which both dialects have."""
     return (sqlite if connection.dialect.name == "sqlite" else postgresql).insert(table)
 
 
 def _engine(url: str, connections: int, seconds: float) -> Engine:
     try:
         parsed = make_url(url)
-    # the other one is that of a port that is no number
-    except (
-        ArgumentError,
-        ValueError,
-    ) as error:
+    except (ArgumentError, ValueError) as error:  # ValueError: the port is no number
         raise Invalid(
             "PAYOFF_DATABASE is not a URL such as postgresql://user:password@host/name"
         ) from error
     kind = parsed.get_backend_name()
     if kind == "sqlite":
-        # errors go to the log, and specs may be anybody's secret
+        # Errors go to the log, and specs may contain secrets.
         engine = create_engine(parsed, hide_parameters=True)
         event.listen(engine, "connect", _configure_sqlite)
         event.listen(engine, "begin", _begin_sqlite)

@@ -1,5 +1,4 @@
-"""What all lists share: pages, with the tokens that name where the next page begins, and patterns
-of names.
+"""Pages of lists, with the tokens that name where the next page begins, and patterns of names.
 
 A pattern such as `heart-*` means the same in memory and in SQL: `*` is any text and `?` any
 character.
@@ -20,23 +19,23 @@ _PATTERN = re.compile(r"[a-z0-9_*?-]{1,64}")
 
 
 def page_of(
-    found: Sequence[T], size: int, place: Callable[[T], object]
+    items: Sequence[T], size: int, place: Callable[[T], object]
 ) -> tuple[list[T], str | None]:
-    """The first `size` of what was found, and the token of the next page; None where nothing more
-    was found.
+    """The first `size` of the items, and the token of the next page; None where there are no more
+    items.
 
-    `place` returns what identifies an item in the order of the list: of the last one it is the
-    token.
+    `place` returns the place of an item in the order of the list: that of the last item of the
+    page is the token.
     """
-    page = list(found[:size])
-    return page, str(place(page[-1])) if len(found) > size else None
+    page = list(items[:size])
+    return page, str(place(page[-1])) if len(items) > size else None
 
 
-def place_of(token: str | None, form: str) -> str | None:
-    """The place where the page before ended; None for the first page. Invalid where it has not the
-    `form` of places.
+def place_of(token: str | None, pattern: str) -> str | None:
+    """The place where the page before ended; None for the first page. Invalid where it does not
+    match the `pattern` of places.
     """
-    if token is not None and not re.fullmatch(form, token):
+    if token is not None and not re.fullmatch(pattern, token):
         raise Invalid.at(
             "/page_token", "invalid page_token: send the next_page_token of an earlier answer"
         )
@@ -49,7 +48,7 @@ def is_pattern(text: str) -> bool:
 
 
 def compiled(patterns: Iterable[str]) -> re.Pattern[str]:
-    """What fully matches the names that one of the patterns does."""
+    """A regular expression that fully matches the names that one of the patterns matches."""
     return re.compile(
         "|".join(re.escape(text).replace(r"\*", ".*").replace(r"\?", ".") for text in patterns)
     )

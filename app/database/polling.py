@@ -1,4 +1,4 @@
-"""Looking again and again, in a thread, at what other processes may have changed."""
+"""Polling, in a thread, for changes by other processes."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -20,8 +20,8 @@ log = logging.getLogger(__name__)
 class Poller:
     """Calls `look` at once and then every `seconds` between `start` and `stop`.
 
-    An error that `look` does not handle is logged, and the next look follows: whoever relies on it
-    must not go blind.
+    An error that `look` does not handle is logged, and the next look follows: one error must not
+    end the polling.
     """
 
     def __init__(self, name: str, look: Callable[[], None], seconds: float = _SECONDS) -> None:
@@ -66,10 +66,10 @@ Follower = tuple[Callable[[Connection], Any], Callable[[Any], None]]
 
 
 class Changes:
-    """Asks for what differs after a change, every half second, while anything follows.
+    """Queries what changes, for all followers together, every half second.
 
-    A service has hundreds of processes where it is large: each of them takes one connection and one
-    transaction for this, not one for each thing that may change.
+    A large service has hundreds of processes: each of them takes one connection and one transaction
+    for this, not one for each follower.
     """
 
     def __init__(self, reading: Callable[[], AbstractContextManager[Connection]]) -> None:
@@ -81,45 +81,46 @@ class Changes:
 
     @property
     def late(self) -> bool:
-        """Whether there are followers, and no look has ended for long."""
+        """Whether there are followers, and no look has ended for `_LATE_SECONDS`."""
         return bool(self._followers) and monotonic() - self._looked > _LATE_SECONDS
 
-    def follow(self, ask: Callable[[Connection], Any], tell: Callable[[Any], None]) -> None:
-        """Have `tell` called with what `ask` finds: now, and then in a thread, again and again
-        until `stop`.
+    def follow(self, query: Callable[[Connection], Any], receive: Callable[[Any], None]) -> None:
+        """Have `receive` called with the result of `query`: now, and then in a thread, again and
+        again until `stop`.
 
-        `ask` makes one small query. `tell` returns soon, as all followers share the thread; it is
+        `query` is one small query. `receive` returns soon, as all followers share the thread; it is
         not called while the database does not answer.
         """
-        self._look([(ask, tell)])
-        self._followers += ((ask, tell),)
+        self._look([(query, receive)])
+        self._followers += ((query, receive),)
         if not self._poller.alive:
             self._poller.start()
 
     def stop(self) -> None:
-        """Tell nobody any more."""
+        """Call no follower any more."""
         self._followers = ()
         self._poller.stop()
 
     def _look(self, followers: Sequence[Follower]) -> None:
         try:
             with self._reading() as connection:
-                found = [ask(connection) for ask, _ in followers]
+                answers = [query(connection) for query, _ in followers]
         except Unavailable:  # the database logs it; what was known before it stays
             pass
         else:
             troubles = set[str]()
-            for (_, tell), answer in zip(followers, found, strict=True):
+            for (_, receive), answer in zip(followers, answers, strict=True):
                 try:
-                    tell(answer)
-                # what goes wrong with one follower is no matter of the others
+                    receive(answer)
+                # The failure of one follower does not concern the others.
                 except Exception as error:
-                    troubles.add(why := str(error))
-                    if why not in self._troubles:  # said once: it is tried twice a second
+                    message = str(error)
+                    troubles.add(message)
+                    if message not in self._troubles:  # logged once: it is tried twice a second
                         is_odd = not isinstance(error, Unavailable)
                         log.warning(
                             "a change cannot be used, what was known stays: %s",
-                            why,
+                            message,
                             exc_info=is_odd,
                         )
             self._troubles = troubles

@@ -18,12 +18,11 @@ from payoff.errors import Invalid
 
 _CONNECT_SECONDS = 2  # the least that the client library knows
 _GRACE_SECONDS = 1.0  # for the server's own word that a statement took too long
-# a transaction may hold locks while its caller waits for a store, which takes half a minute
+# A transaction may hold locks while its caller waits for a store, which takes half a minute.
 _IDLE_SECONDS = 45.0
-# seconds, seconds, times
 _KEEPALIVE = {
-    "keepalives_idle": 5,
-    "keepalives_interval": 2,
+    "keepalives_idle": 5,  # seconds
+    "keepalives_interval": 2,  # seconds
     "keepalives_count": 3,
 }
 
@@ -58,14 +57,14 @@ def connect(parameters: Mapping[str, Any], seconds: float) -> Connection:
         "statement_timeout": f"{seconds * 1000:.0f}",
         "lock_timeout": f"{seconds * 1000:.0f}",
         "idle_in_transaction_session_timeout": f"{_IDLE_SECONDS * 1000:.0f}",
-        # the server's side, for clients that vanish
+        # The server probes, too, for clients that vanish.
         **{f"tcp_{name}": value for name, value in _KEEPALIVE.items()},
     }
     options = " ".join(f"-c {name}={value}" for name, value in limits.items())
-    chosen: dict[str, Any] = {
+    options_of_client: dict[str, Any] = {
         "connect_timeout": _CONNECT_SECONDS,
         "application_name": "payoff",
-        # where a cluster was made without an encoding its texts would come as bytes
+        # Without it the texts of a cluster without an encoding would come as bytes.
         "client_encoding": "utf8",
         "tcp_user_timeout": int(2000 * seconds),
         **_KEEPALIVE,
@@ -73,7 +72,7 @@ def connect(parameters: Mapping[str, Any], seconds: float) -> Connection:
         "options": f"{options} {parameters.get('options', '')}".strip(),
     }
     try:
-        connection = Connection.connect(**chosen)
+        connection = Connection.connect(**options_of_client)
     except psycopg.ProgrammingError as error:  # nothing was asked of a server yet
         raise Invalid(f"PAYOFF_DATABASE cannot be used: {error}") from error
     limit(connection, seconds)
@@ -81,16 +80,16 @@ def connect(parameters: Mapping[str, Any], seconds: float) -> Connection:
 
 
 def limit(connection: Connection, seconds: float) -> None:
-    """Have a connection wait for the server's own word that a statement took too long, and no
+    """Have a connection wait until the server itself reports that a statement took too long, and no
     longer.
     """
     connection.timeout = seconds + _GRACE_SECONDS
 
 
 def lift_limits(transaction: Transaction) -> None:
-    """For the rest of this transaction, which may wait for others and take its time."""
-    for each in ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"):
-        transaction.execute(text(f"SET LOCAL {each} = 0"))
+    """Remove the time-outs of the rest of this transaction."""
+    for setting in ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"):
+        transaction.execute(text(f"SET LOCAL {setting} = 0"))
     connection = transaction.connection.driver_connection
     assert isinstance(connection, Connection)
     connection.timeout = None

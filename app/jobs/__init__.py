@@ -1,1 +1,1 @@
-"""Durable jobs: a table, a queue over it, and a worker that runs each job in a process of its own."""
+"""Durable jobs: a table, a queue over it, and a worker that runs each job in its own process."""

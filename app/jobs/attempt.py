@@ -59,9 +59,9 @@ class Attempt:
     """Runs `target(argument, job)` in a process, renews the lease meanwhile, and stores how it
     ended.
 
-    The lease is `trusted_until` a moment of the monotonic clock; beyond it the process is killed.
-    `tell` receives the job as it is after the attempt, `on_end` is called last. After an outage the
-    job is held for `rest` seconds.
+    The lease is `trusted_until` a moment of the monotonic clock; after it the process is killed.
+    `notify` receives the job as it is after the attempt, `on_end` is called last. After an outage
+    the job is held for `rest_seconds`.
     """
 
     queue: Queue
@@ -70,13 +70,14 @@ class Attempt:
     argument: Any
     limits: JobLimits
     trusted_until: float
-    tell: Callable[[Job], None]
+    notify: Callable[[Job], None]
     on_end: Callable[[], None]
-    rest: float
+    rest_seconds: float
 
     def __post_init__(self) -> None:
         self.log = log.bind(**self.job.named)
-        self._fraction, self._stage = 0.0, self.job.stage
+        self._fraction = 0.0
+        self._stage = self.job.stage
         self._failure: Ending | None = None  # that the process reported
         self._stop: Ending | None = None
         self._stopped = threading.Event()
@@ -88,13 +89,13 @@ class Attempt:
             threading.Thread(target=work, name=f"{self.job.id} {name}", daemon=True).start()
 
     def stop(self, ending: Ending) -> None:
-        """Have the process ended; the first who asks says how the job goes on."""
+        """Have the process ended; the first call decides how the job goes on."""
         self._stop = self._stop or ending
         self._stopped.set()
 
     def join(self, seconds: float) -> None:
-        """Wait for the end, at most so long; after that nothing is tried again and the lease runs
-        out.
+        """Wait at most so many `seconds` for the end; after that no write is repeated and the lease
+        expires.
         """
         self.over.wait(seconds)
         self._abandoned.set()
@@ -104,7 +105,7 @@ class Attempt:
             ending = self._ending()
             if ending.event is Event.MISS and self._stop is None:
                 self._stage = f"waiting to be tried again: {ending.problem.detail}"
-                self._stopped.wait(self.rest)
+                self._stopped.wait(self.rest_seconds)
             self._store(ending)
         finally:
             self.over.set()
@@ -113,7 +114,7 @@ class Attempt:
     # The process
 
     def _ending(self) -> Ending:
-        """Start the process, unless it was stopped already, and see it through; never raises."""
+        """Start the process, unless it was stopped already, and wait for its end; never raises."""
         if self._stop is not None:
             return self._stop
         try:
@@ -130,15 +131,16 @@ class Attempt:
         return self._failure or self._stop or _ending_of(process.exitcode)
 
     def _supervise(self, process: ForkServerProcess, reader: Connection) -> None:
-        """Listen to the process, and stop it where needed, until neither it nor its group is there."""
+        """Listen to the process, and stop it where needed, until it and its group have ended."""
         pid = process.pid
         assert pid is not None  # it was started
         deadline = monotonic() + self.limits.seconds
         kill_at = math.inf
         while not connection.wait([process.sentinel], _TICK_SECONDS):
             self._receive(reader)
-            if self._stop is None and (excess := self._excess(pid, deadline)):
-                # and never None: another thread may have stopped it while memory was measured
+            excess = self._excess(pid, deadline) if self._stop is None else None
+            # Another thread may have stopped the process meanwhile: its ending stays.
+            if excess is not None:
                 self.stop(excess)
             if self._stop and kill_at == math.inf:
                 kill_at = monotonic() + _GRACE_SECONDS
@@ -146,7 +148,7 @@ class Attempt:
             elif monotonic() >= kill_at:
                 _signal(pid, signal.SIGKILL)
         self._receive(reader)
-        # what is left of the group; its leader only where the fork server died before it
+        # Kill the rest of the group; its leader runs only if the fork server died before it.
         _signal(pid, signal.SIGKILL)
 
     def _receive(self, reader: Connection) -> None:
@@ -159,7 +161,8 @@ class Attempt:
                         Event(message["event"]), Failure(**message["problem"]), message["trace"]
                     )
                 else:
-                    self._fraction, self._stage = message["fraction"], message["stage"]
+                    self._fraction = message["fraction"]
+                    self._stage = message["stage"]
 
     def _excess(self, pid: int, deadline: float) -> Ending | None:
         limits = self.limits
@@ -181,15 +184,15 @@ class Attempt:
     # The row of the job
 
     def _renew(self) -> None:
-        """Renew the lease until the attempt is over; where that cannot be done its process ends
-        with the lease.
+        """Renew the lease until the attempt is over; if that fails, the process ends with the
+        lease.
         """
         lease = self.queue.lease_seconds
         while not self.over.wait(min(_BEAT_SECONDS, lease / 4)):
             trusted_until = monotonic() + lease
             try:
                 ending = self.queue.beat(self.job, self._fraction, self._stage)
-            except Exception as error:  # whatever it is, the next beat may succeed
+            except Exception as error:  # the next beat may succeed
                 self.log.warning(
                     "lease not renewed",
                     error=type(error).__name__,
@@ -202,10 +205,9 @@ class Attempt:
                 self.stop(ending)
 
     def _store(self, ending: Ending) -> None:
-        """Store how the attempt ended, as often as it takes while the database is unavailable.
+        """Store how the attempt ended, and try again while the database is unavailable.
 
-        What cannot be stored for another reason is left to the lease: it runs out, and that counts
-        as a death.
+        After another error the lease expires, which counts as a death.
         """
         while True:
             try:
@@ -214,7 +216,7 @@ class Attempt:
                 self.log.warning(
                     "the end of an attempt is not stored yet", error=type(error).__name__
                 )
-            except Exception:  # whatever it is, other attempts go on
+            except Exception:  # other attempts go on
                 self.log.exception("the end of an attempt could not be stored")
                 return
             else:
@@ -227,25 +229,25 @@ class Attempt:
         by now.
         """
         job = self.job
-        now = self.queue.end(job, ending)
-        if now is not None:
+        job_after = self.queue.end(job, ending)
+        if job_after is not None:
             self.log.warning(
                 "attempt ended", then=ending.event, why=ending.problem.detail, trace=ending.trace
             )
-            self.tell(now)
+            self.notify(job_after)
             return
         try:
-            now = self.queue.get(job.id)
+            job_after = self.queue.get(job.id)
         except NotFound:
             self.log.warning("the job no longer exists")
             return
-        self.log.info("job ended", status=now.status)
-        if now.status is Status.SUCCEEDED and now.attempt == job.attempt:
-            self.tell(now)  # else the worker that took the job away does
+        self.log.info("job ended", status=job_after.status)
+        if job_after.status is Status.SUCCEEDED and job_after.attempt == job.attempt:
+            self.notify(job_after)  # otherwise the worker that took the job over does
 
 
 def _ending_of(code: int | None) -> Ending:
-    """What the exit code of a process says that reported no failure and was not stopped."""
+    """The ending by the exit code of a process that reported no failure and was not stopped."""
     assert code is not None  # it was joined
     if code == 0:
         return Ending(Event.FAIL, Failure("its work ended without a result"))
@@ -284,7 +286,7 @@ def _resident(pid: int) -> int:
 def main(
     target: Target, argument: Any, job: Job, threads: int, attempt_end: Connection, pipe: Connection
 ) -> None:
-    """Run `target(argument, job)`; what it raises is reported to its `Attempt`."""
+    """Run `target(argument, job)`; its error is reported to its `Attempt`."""
     end_with(attempt_end)
     os.nice(_NICENESS)
     cap_threads(threads)
@@ -306,13 +308,14 @@ class Reporter:
         os.set_blocking(pipe.fileno(), False)
 
     def report(self, fraction: float, stage: str) -> None:
-        """Send how far the job is unless that was just done; never waits, a full pipe drops the
-        message.
+        """Send the progress of the job, at most once in `_REPORT_SECONDS` for a stage; never waits,
+        as a full pipe drops the message.
         """
-        now = monotonic()
-        if stage == self._stage and now < self._silent_until:
+        moment = monotonic()
+        if stage == self._stage and moment < self._silent_until:
             return
-        self._stage, self._silent_until = stage, now + _REPORT_SECONDS
+        self._stage = stage
+        self._silent_until = moment + _REPORT_SECONDS
         with contextlib.suppress(BlockingIOError):  # short enough to be written whole or not at all
             self._send({"fraction": fraction, "stage": stage[:200]})
 
@@ -321,13 +324,11 @@ class Reporter:
         os.set_blocking(self._pipe.fileno(), True)
         expected = isinstance(error, PayoffError)
         trace = "" if expected else trace_of(error)
-        event = (
-            Event.MISS
-            if isinstance(error, Unavailable)
-            else Event.DIE
-            if isinstance(error, Died)
-            else Event.FAIL
-        )
+        event = Event.FAIL
+        if isinstance(error, Unavailable):
+            event = Event.MISS
+        elif isinstance(error, Died):
+            event = Event.DIE
         self._send({"event": event, "problem": asdict(Failure.of(error)), "trace": trace})
 
     def _send(self, message: dict[str, Any]) -> None:

@@ -2,10 +2,10 @@
 
 joblib brings one of its own. This one differs where that one was seen to fail: pieces run on a
 cluster of a single thread, too, and not in the job's process; data go to every worker, once, so
-that they are not lost with the one that has them; what the cluster loses ends the attempt at the
-job in clear words; and what waits unwanted never begins.
+that they are not lost with the one that has them; a lost piece ends the attempt at the job with a
+clear message; and a waiting piece that is no longer needed never begins.
 
-`run` is what a worker does with a piece: the same as the job's own process would.
+A worker does the same with a piece, in `run`, as the job's own process would.
 """
 
 import logging
@@ -37,11 +37,11 @@ _LARGE = 16_384
 
 Call = tuple[Callable[..., Any], Sequence[Any], Mapping[str, Any]]
 _MUST_AGREE = ("payoff", "scikit-learn", "numpy", "scipy", "numba", "joblib", "distributed")
-Result = Any  # a future of Dask's, or a local one that holds why there is none
+Result = Any  # a future of Dask's, or a local one that holds an error
 
 
 class Cluster(ParallelBackendBase):
-    """Runs what joblib is given on the cluster whose scheduler is at `address`; connects with the
+    """Runs the pieces of joblib on the cluster whose scheduler is at `address`; connects with the
     first piece.
     """
 
@@ -57,15 +57,15 @@ class Cluster(ParallelBackendBase):
             "tornado",
             "tornado.application",
         ):
-            # Dask would write lines of its own kind between those of the log
+            # Dask would write its own lines between those of the log.
             logging.getLogger(name).handlers.clear()
             logging.getLogger(name).propagate = True
         self._address = address
         self._connected: Any = None
-        self._waiting: set[Result] = set()
-        self._sent: dict[int, Future] = {}  # by identity
+        self._unfinished: set[Result] = set()
+        self._placed_arrays: dict[int, Future] = {}  # by identity
 
-    # What joblib calls
+    # Called by joblib
 
     def effective_n_jobs(self, n_jobs: int | None) -> int:
         """The threads of all workers; two at least, because joblib would run the pieces here if it
@@ -81,7 +81,8 @@ class Cluster(ParallelBackendBase):
         """Send a batch of calls; arrays in their arguments are sent the first time only."""
         try:
             future: Result = self._send(func.items)
-        except Exception as error:  # noqa: BLE001 - joblib sends from a thread of Dask's, where it would be lost
+        # joblib may call this in a thread of Dask's, where an error would be lost.
+        except Exception as error:  # noqa: BLE001
             future = LocalFuture()
             future.set_exception(error)
         if callback is not None:
@@ -89,22 +90,23 @@ class Cluster(ParallelBackendBase):
         return future
 
     def retrieve_result_callback(self, out: Result) -> Any:
-        self._waiting.discard(out)
+        self._unfinished.discard(out)
         with _answering():
             return out.result()
 
     def abort_everything(self, ensure_ready: bool = True) -> None:
-        """Have what was sent given up: what waits never begins; Dask does not end what runs."""
+        """Cancel all batches: those that wait never begin; Dask does not end those that run."""
         del ensure_ready  # it always is
-        waiting, self._waiting = list(self._waiting), set()
+        unfinished = list(self._unfinished)
+        self._unfinished = set()
         if self._connected is not None and self._connected.status == "running":
             with suppress(Exception):  # there is an error on its way already
-                self._connected.cancel(waiting, force=True)
+                self._connected.cancel(unfinished, force=True)
 
     # For the owner
 
     def close(self) -> None:
-        """Leave the cluster, which forgets what was sent."""
+        """Leave the cluster, which deletes the pieces and their data."""
         if self._connected is not None:
             with suppress(OSError):  # it may be closed
                 self._connected.close(timeout=_CLOSE_SECONDS)
@@ -112,23 +114,23 @@ class Cluster(ParallelBackendBase):
     def _send(self, items: Sequence[Call]) -> Future:
         arrays: list[Future] = []
 
-        def lightened(value: Any) -> Any:
+        def without_array(value: Any) -> Any:
             if not isinstance(value, np.ndarray) or value.nbytes < _LARGE:
                 return value
             arrays.append(self._placed(value))
             return Elsewhere(len(arrays) - 1)
 
         calls = [
-            (function, list(map(lightened, values)), named) for function, values, named in items
+            (function, list(map(without_array, values)), keywords)
+            for function, values, keywords in items
         ]
         name = f"{getattr(calls[0][0], '__name__', 'piece')}-{uuid4().hex}"
-        # As bytes: the scheduler reads what it passes on, and need not load all that the workers
-        # do.
+        # As bytes: the scheduler unpickles its arguments, and does not have the workers' modules.
         pickled = dumps(calls)
         future: Future = self._client().submit(
             run, pickled, versions(), *arrays, key=name, pure=False
         )
-        self._waiting.add(future)
+        self._unfinished.add(future)
         return future
 
     def _client(self) -> Any:
@@ -139,13 +141,13 @@ class Cluster(ParallelBackendBase):
 
     def _placed(self, value: np.ndarray) -> Future:
         """An array as a reference to it on the workers."""
-        if id(value) not in self._sent:
-            self._sent[id(value)] = self._client().scatter(
+        if id(value) not in self._placed_arrays:
+            self._placed_arrays[id(value)] = self._client().scatter(
                 value, broadcast=True, hash=False, direct=True
             )
             # At exit all references end, and nothing needs to be removed.
-            weakref.finalize(value, self._sent.pop, id(value), None).atexit = False
-        return self._sent[id(value)]
+            weakref.finalize(value, self._placed_arrays.pop, id(value), None).atexit = False
+        return self._placed_arrays[id(value)]
 
 
 @contextmanager
@@ -155,7 +157,8 @@ def _answering() -> Iterator[None]:
         yield
     except KilledWorker as error:
         raise Died(
-            "a piece of its work ended several Dask workers in a row (perhaps it needed more memory)"
+            "a piece of its work ended several Dask workers in a row"
+            " (perhaps it needed more memory)"
         ) from error
     except (CancelledError, OSError) as error:
         raise Unavailable(
@@ -167,14 +170,14 @@ def _answering() -> Iterator[None]:
 
 
 class Elsewhere(NamedTuple):
-    """Stands for an argument that did not come along with the call: the array of this number."""
+    """Stands for an argument that is an array on the worker, by its number."""
 
     number: int
 
 
 @cache
 def versions() -> dict[str, str]:
-    """What decides whether a result here is the same as elsewhere, to the last bit."""
+    """The versions that decide whether results are the same on all machines, to the last bit."""
     return {"Python": platform.python_version(), **{name: version(name) for name in _MUST_AGREE}}
 
 
@@ -182,16 +185,18 @@ def run(pickled: bytes, expected: Mapping[str, str], *arrays: np.ndarray) -> lis
     """The results of the pickled calls, which may use one thread; Unavailable where versions are
     not as expected.
     """
-    own = versions()
-    for name, wanted in expected.items():
-        if own.get(name) != wanted:
+    installed = versions()
+    for name, required in expected.items():
+        if installed.get(name) != required:
             raise Unavailable(
-                f"a Dask worker has {name} {own.get(name)} and the job {wanted}: run both from the same image"
+                f"a Dask worker has {name} {installed.get(name)} and the job {required}:"
+                " run both from the same image"
             )
-    calls: Sequence[Call] = loads(pickled)  # noqa: S301 - a client that can send a task can run any code anyway
+    # A client that can send a task to the cluster can run any code anyway.
+    calls: Sequence[Call] = loads(pickled)  # noqa: S301
 
-    def here(value: Any) -> Any:
+    def with_array(value: Any) -> Any:
         return arrays[value.number] if isinstance(value, Elsewhere) else value
 
     cap_threads(1)
-    return [function(*map(here, values), **named) for function, values, named in calls]
+    return [function(*map(with_array, values), **keywords) for function, values, keywords in calls]

@@ -1,4 +1,4 @@
-"""A job, the states it can be in, and every way from one to another."""
+"""A job, its states, and the transitions between them."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,7 +9,7 @@ from payoff.errors import PayoffError
 
 
 class Status(StrEnum):
-    """Where a job stands."""
+    """The state of a job."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -19,13 +19,13 @@ class Status(StrEnum):
 
 
 class Event(StrEnum):
-    """What can happen to a job."""
+    """An event in the life of a job."""
 
     CLAIM = "claim"
     SUCCEED = "succeed"
     FAIL = "fail"
     DIE = "die"  # with its process or machine
-    MISS = "miss"  # something that the work needs cannot be reached
+    MISS = "miss"  # a store or a database that the work needs cannot be reached
     RELEASE = "release"  # by a worker that stops
     CANCEL = "cancel"
     STOP = "stop"
@@ -34,11 +34,8 @@ class Event(StrEnum):
 TRANSITIONS: dict[tuple[Status, Event], Status] = {
     (Status.QUEUED, Event.CLAIM): Status.RUNNING,
     (Status.QUEUED, Event.CANCEL): Status.CANCELLED,
-    # only noted: its process has to end first, then comes STOP
-    (
-        Status.RUNNING,
-        Event.CANCEL,
-    ): Status.RUNNING,
+    # The request is only noted: the job's process has to end first, then comes STOP.
+    (Status.RUNNING, Event.CANCEL): Status.RUNNING,
     (Status.RUNNING, Event.STOP): Status.CANCELLED,
     (Status.RUNNING, Event.SUCCEED): Status.SUCCEEDED,
     (Status.RUNNING, Event.FAIL): Status.FAILED,
@@ -99,12 +96,12 @@ class Job:
 
     @property
     def requested(self) -> dict[str, Any] | None:
-        """What was ordered, as far as callers are shown it; None where nothing is shown."""
+        """The fields of the request that the job's document shows; None where it shows none."""
         return self.notes.get("requested")
 
     @property
     def named(self) -> dict[str, Any]:
-        """How log lines name this attempt, and the request that ordered the job."""
+        """The fields of log lines that name this attempt, and the request that submitted the job."""
         request = {"request_id": self.notes["request_id"]} if "request_id" in self.notes else {}
         return {"job": self.id, "attempt": self.attempt, **request}
 
@@ -115,8 +112,8 @@ def unknown_job(job_id: str) -> NotFound:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a job failed, for the client that submitted it, as an answer with this status would say
-    it.
+    """Why a job failed, for the client that submitted it, in the words of an answer with this
+    status.
     """
 
     detail: str
@@ -126,7 +123,7 @@ class Failure:
 
     @classmethod
     def of(cls, error: Exception) -> Self:
-        """The message of an error made for callers, otherwise no more than the name of its class."""
+        """The message of an error for callers; of any other error no more than its class name."""
         if isinstance(error, PayoffError):
             flaws = tuple({"loc": flaw.loc, "msg": flaw.msg} for flaw in error.flaws)
             status, title = answer_to(error)
@@ -138,7 +135,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Ending:
-    """What an attempt without success is for its job, and why."""
+    """The event that ends an attempt without success, and why."""
 
     event: Event
     problem: Failure

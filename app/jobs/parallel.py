@@ -1,8 +1,8 @@
 """Where the independent pieces of a job's work run: on threads of its process, or on a Dask
 cluster.
 
-Learners hand their pieces (trees, folds, whole fits) to joblib, and joblib hands them to what is
-set here.
+Learners hand their pieces (trees, folds, fits) to joblib, and joblib to the backend that is set
+here.
 """
 
 from collections.abc import Iterator
@@ -33,8 +33,8 @@ def pieces_run_on(cluster: str, threads: int) -> Iterator[None]:
     """In this context joblib runs pieces on the Dask cluster of that scheduler; where it is "", on
     so many threads.
 
-    The cluster is called when the first piece is to run. Where it does not answer, or loses what it
-    was given, that is Unavailable: the attempt at the job is over, and another one begins anew.
+    The cluster is called when the first piece is to run. Where it does not answer, or loses a
+    piece, the error is Unavailable: the attempt at the job is over, and another one begins.
     """
     if not cluster:
         with parallel_config(backend=Threads(), n_jobs=threads):
@@ -51,7 +51,7 @@ def pieces_run_on(cluster: str, threads: int) -> Iterator[None]:
 
 
 def check_installed(cluster: str) -> None:
-    """Raise Invalid, with what to do, where a cluster is set and its library is not there."""
+    """Raise Invalid, with the fix, where a cluster is set and its library is not installed."""
     if cluster and find_spec("distributed") is None:
         raise Invalid(
             "PAYOFF_DASK needs Dask; in the clone: pip install -r requirements-scale.lock"

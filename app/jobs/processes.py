@@ -1,7 +1,7 @@
 """Processes that run a job or read an upload, from one fork server; each ends with the process that
 started it.
 
-And what glibc's malloc does in a process with large blocks once they are freed.
+And whether glibc's malloc keeps large blocks of a process that are freed.
 """
 
 import ctypes
@@ -20,16 +20,19 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 CONTEXT = get_context("forkserver")
-# multiprocessing collects ended processes whenever it starts one, from any thread
+# multiprocessing collects ended processes whenever it starts a process, from any thread.
 LOCK = threading.Lock()
 
-_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # of mallopt, see malloc.h
+# the options of mallopt, see malloc.h
+_TRIM_THRESHOLD = -1
+_MMAP_THRESHOLD = -3
+_ARENA_MAX = -8
 _LARGEST_MMAP_THRESHOLD = 32 << 20  # bytes: glibc allows no more
 _SMALL_BLOCK = 1 << 16  # bytes
 
 
 def preload(modules: Iterable[str]) -> None:
-    """Name what the fork server imports once for all its processes; call this before it starts."""
+    """Name the modules that the fork server imports once for all its processes, before it starts."""
     CONTEXT.set_forkserver_preload(list(modules))
 
 
@@ -45,8 +48,8 @@ def start() -> None:
 def started(
     target: Callable[..., None], *arguments: Any
 ) -> Iterator[tuple[ForkServerProcess, Connection]]:
-    """A process that runs `target(*arguments, parent_end, sender)`, and where the messages of its
-    `sender` arrive.
+    """A process that runs `target(*arguments, parent_end, sender)`, and the receiver of the
+    messages that it sends.
 
     `parent_end` is for `end_with`. The process is killed at the end, if it still runs, and its exit
     code known.
@@ -61,7 +64,7 @@ def started(
         try:
             yield process, receiver
         finally:
-            kept.close()  # what it has started ends as well
+            kept.close()  # the processes that it has started end as well
             with LOCK:
                 if process.is_alive():
                     process.kill()
@@ -100,7 +103,8 @@ def cap_threads(threads: int) -> None:
     for library in ("OMP", "OPENBLAS", "MKL", "NUMBA"):
         os.environ[f"{library}_NUM_THREADS"] = str(threads)
     threadpool_limits(threads)
-    if numba := sys.modules.get("numba"):
+    numba = sys.modules.get("numba")
+    if numba is not None:
         numba.config.reload_config()  # it read the variables when it was imported
 
 
@@ -136,6 +140,6 @@ def _set(options: dict[int, int]) -> None:
 
 
 def trim() -> None:
-    """Give back what is free now, whatever is kept otherwise."""
+    """Return all free memory to the kernel now."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)

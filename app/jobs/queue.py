@@ -102,16 +102,16 @@ class Queue:
         dataset: str | None = None,
         key: str | None = None,
         client: str | None = None,
-        most: int | None = None,
+        max_jobs: int | None = None,
         also: Callable[[Connection, Job], None] = lambda _connection, _job: None,
     ) -> Job:
         """Accept a job; it is durable when this returns, with what `also` writes in the same
         transaction.
 
         The same `key` of the same `client` again answers with the first job, also when both come at
-        the same moment; with another `kind`, `model` or `spec` it is Invalid. TooMany where `most`
-        jobs of the client are queued or running. `requested` is what the job's document shows of
-        the order.
+        the same moment; with another `kind`, `model` or `spec` it is Invalid. TooMany where
+        `max_jobs` jobs of the client are queued or running. `requested` is what the job's document
+        shows of the order.
         """
         job_id = f"job_{secrets.token_hex(10)}" if key is None else id_of_key(key, client)
         content = {"kind": kind, "model": model, "spec": spec}
@@ -126,8 +126,8 @@ class Queue:
         try:
             with self.database.writing() as connection:
                 row["turn"] = _next_turn(connection, client)
-                if client is not None and most is not None:
-                    _admit(connection, job_id, client, most)
+                if client is not None and max_jobs is not None:
+                    _admit(connection, job_id, client, max_jobs)
                 inserted = connection.execute(insert(JOBS).values(row).returning(*JOB_COLUMNS))
                 job = job_of(inserted.mappings().one())
                 also(connection, job)
@@ -179,14 +179,14 @@ class Queue:
         statement = (
             select(*listed_columns(results_of)).order_by(JOBS.c.seq.desc()).limit(page_size + 1)
         )
-        for column, wanted in ((JOBS.c.status, status), (JOBS.c.model, model)):
-            if wanted is not None:
-                statement = statement.where(column == wanted)
+        for column, value in ((JOBS.c.status, status), (JOBS.c.model, model)):
+            if value is not None:
+                statement = statement.where(column == value)
         if kinds:
             statement = statement.where(JOBS.c.kind.in_(kinds))
         if models:
-            own = JOBS.c.model.is_(None) & (JOBS.c.client == client)
-            statement = statement.where(matches(JOBS.c.model, models) | own)
+            without_model = JOBS.c.model.is_(None) & (JOBS.c.client == client)
+            statement = statement.where(matches(JOBS.c.model, models) | without_model)
         if (place := place_of(page_token, SEQUENCE_NUMBER)) is not None:
             statement = statement.where(JOBS.c.seq < int(place))
         with self.database.reading() as connection:
@@ -196,10 +196,10 @@ class Queue:
     def uses_dataset(self, dataset: str) -> bool:
         """Whether a job that has not ended needs this data set."""
         with self.database.reading() as connection:
-            found = connection.execute(
+            pending = connection.execute(
                 select(JOBS.c.seq).where(PENDING, JOBS.c.dataset == dataset).limit(1)
             )
-            return found.first() is not None
+            return pending.first() is not None
 
     def cancel(
         self, job_id: str, also: Callable[[Connection], None] = lambda _connection: None
@@ -297,11 +297,11 @@ class Queue:
         """Take the jobs of workers that stopped responding; returns them as they are now."""
         silent = (JOBS.c.status == Status.RUNNING) & (JOBS.c.lease_until < self.database.now)
         with self.database.writing() as connection:
-            found = connection.execute(
+            rows = connection.execute(
                 select(*JOB_COLUMNS).where(silent).with_for_update(skip_locked=True)
             )
             ending = Ending(Event.DIE, Failure("its worker stopped responding"))
-            return [self._end(connection, job_of(row), ending) for row in found.mappings().all()]
+            return [self._end(connection, job_of(row), ending) for row in rows.mappings().all()]
 
     # For those who run the service
 
@@ -312,9 +312,9 @@ class Queue:
             JOBS.c.status == Status.QUEUED
         )
         with self.database.reading() as connection:
-            found = {row[0]: int(row[1]) for row in connection.execute(by_status)}
+            counts = {row[0]: int(row[1]) for row in connection.execute(by_status)}
             age = connection.execute(oldest).scalar()
-        jobs = {status.value: found.get(status, 0) for status in Status}
+        jobs = {status.value: counts.get(status, 0) for status in Status}
         return QueueStatus(jobs, max(float(age or 0.0), 0.0))
 
     def expire(self, seconds: float) -> int:
@@ -355,11 +355,11 @@ class Queue:
         """Write how a held job goes on after an attempt without success."""
         if held.cancel_requested or ending.event is Event.STOP:
             return self._move(connection, held, Event.STOP)
-        event, problem, counted = ending.event, ending.problem, {}
+        event, problem, counts = ending.event, ending.problem, {}
         if event in self._bounds:
-            name, most = self._bounds[event]
-            counted[name] = times = getattr(held, name) + 1
-            if times >= most:
+            name, maximum = self._bounds[event]
+            counts[name] = times = getattr(held, name) + 1
+            if times >= maximum:
                 event = Event.FAIL
                 problem = (
                     Failure(f"tried {times} times; the last time: {problem.detail}")
@@ -367,9 +367,9 @@ class Queue:
                     else problem
                 )
         if event is Event.FAIL:
-            return self._move(connection, held, event, error=asdict(problem), **counted)
+            return self._move(connection, held, event, error=asdict(problem), **counts)
         return self._move(
-            connection, held, event, stage=f"to be tried again: {problem.detail}", **counted
+            connection, held, event, stage=f"to be tried again: {problem.detail}", **counts
         )
 
 
@@ -388,8 +388,8 @@ def _owned(job: Job) -> ColumnElement[bool]:
 
 def _held(connection: Connection, fence: ColumnElement[bool]) -> Job | None:
     """The row as it is now, locked until the transaction ends."""
-    found = connection.execute(select(*JOB_COLUMNS).where(fence).with_for_update())
-    row = found.mappings().first()
+    result = connection.execute(select(*JOB_COLUMNS).where(fence).with_for_update())
+    row = result.mappings().first()
     return None if row is None else job_of(row)
 
 
@@ -401,18 +401,20 @@ def _next_turn(connection: Connection, client: str | None) -> int:
     """
     if connection.dialect.name == "postgresql":
         connection.execute(select(func.pg_advisory_xact_lock(func.hashtext(f"jobs of {client}"))))
-    own = JOBS.c.client.is_(None) if client is None else JOBS.c.client == client
+    of_client = JOBS.c.client.is_(None) if client is None else JOBS.c.client == client
     served = [_latest(JOBS.c.status == status) for status in _BEGUN]
     first = select(func.min(JOBS.c.turn)).where(JOBS.c.status == Status.QUEUED).scalar_subquery()
-    last = [_latest(own, JOBS.c.status == status) for status in (*_BEGUN, Status.QUEUED)]
+    last = [_latest(of_client, JOBS.c.status == status) for status in (*_BEGUN, Status.QUEUED)]
     row = connection.execute(select(*served, first, *last)).one()
-    now = max((turn for turn in row[: len(served) + 1] if turn is not None), default=0)
-    after = max((turn + 1 for turn in row[len(served) + 1 :] if turn is not None), default=0)
-    return max(now, after)
+    current = max((turn for turn in row[: len(served) + 1] if turn is not None), default=0)
+    next_of_client = max(
+        (turn + 1 for turn in row[len(served) + 1 :] if turn is not None), default=0
+    )
+    return max(current, next_of_client)
 
 
-def _admit(connection: Connection, job_id: str, client: str, most: int) -> None:
-    """TooMany where the client has `most` jobs queued or running, unless one of its jobs is
+def _admit(connection: Connection, job_id: str, client: str, max_jobs: int) -> None:
+    """TooMany where the client has `max_jobs` jobs queued or running, unless one of its jobs is
     `job_id` already.
 
     To be called after `_next_turn`, which makes the client's other orders wait.
@@ -422,12 +424,12 @@ def _admit(connection: Connection, job_id: str, client: str, most: int) -> None:
     count = connection.execute(
         select(func.count()).where(PENDING, JOBS.c.client == client)
     ).scalar_one()
-    if count >= most:
+    if count >= max_jobs:
         raise TooMany(
-            f"{count} jobs of this key are queued or running, and {most} may be: wait for one, or cancel one",
+            f"{count} jobs of this key are queued or running, and {max_jobs} may be: wait for one, or cancel one",
             seconds=_RETRY_SECONDS,
         )
 
 
-def _latest(*which: ColumnElement[bool]) -> ScalarSelect[int | None]:
-    return select(func.max(JOBS.c.turn)).where(*which).scalar_subquery()
+def _latest(*conditions: ColumnElement[bool]) -> ScalarSelect[int | None]:
+    return select(func.max(JOBS.c.turn)).where(*conditions).scalar_subquery()

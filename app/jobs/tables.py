@@ -66,7 +66,7 @@ JOBS = Table(
     Column("error", Json),
     Column("model", String(64)),
     Column("dataset", String(64)),
-    Column("client", String(64)),  # id of the key that ordered it
+    Column("client", String(64)),  # id of the key that submitted the job
     Column("cancel_requested", Boolean, nullable=False, default=False),
     Column("worker", Text),
     Column("lease_until", Double),

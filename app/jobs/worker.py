@@ -1,6 +1,4 @@
-"""The loop that claims jobs and sees each one through: in a thread of the service, or of a program
-of its own.
-"""
+"""The loop that claims jobs and runs them, in a thread of the service or of its own program."""
 
 import math
 import os
@@ -21,14 +19,12 @@ from app.jobs.job import RELEASED, Job
 from app.jobs.processes import preload
 from app.jobs.queue import Queue
 
-_IDLE_SECONDS = (
-    0.5  # between two looks for jobs that other processes queued; those of this one wake it
-)
+# between two looks for jobs that other processes queued; those of this process wake the loop
+_IDLE_SECONDS = 0.5
 _STOP_SECONDS = 5.0
 _LONGEST_REST_SECONDS = 30.0
-_ALIVE_SECONDS = (
-    30.0  # a turn takes milliseconds, and waits for a busy SQLite file at most half of this
-)
+# A turn takes milliseconds, and waits for a busy SQLite file at most half of this.
+_ALIVE_SECONDS = 30.0
 
 log = structlog.get_logger(__name__)
 
@@ -40,12 +36,12 @@ class Worker:
     `target(argument, job)` does the work in a process of its own and finishes the job itself, with
     `Queue.succeed` in the transaction that publishes its result. Both the target and the argument
     are pickled; `modules` are imported once, in the fork server that all jobs start from.
-    `listeners` hear of each job that begins (it is running), ends, or waits for another attempt (it
-    is queued); they are called in the worker's threads, so they return at once.
+    `listeners` are called with each job that begins (it is running), ends, or waits for another
+    attempt (it is queued); they are called in the worker's threads, so they return at once.
 
     A target that raises Unavailable (or whose database does not answer) is tried again: its slot
-    rests before, first for `rest_seconds`, then twice as long each time, at most half a minute.
-    Meanwhile no other job of the slot meets the same outage.
+    rests before, first for `rest_seconds`, then twice as long each time, at most for
+    `_LONGEST_REST_SECONDS`. Meanwhile no other job of the slot meets the same outage.
     """
 
     queue: Queue
@@ -66,7 +62,7 @@ class Worker:
 
     @property
     def problem(self) -> str:
-        """Why it is not alive, as a clause; empty while the loop runs and one of its turns went
+        """Why the loop is not alive, as a clause; empty while it runs and one of its turns went
         well recently.
         """
         alive = self.turn_age < max(_ALIVE_SECONDS, 3 * self.queue.lease_seconds)
@@ -80,7 +76,7 @@ class Worker:
         return monotonic() - self._turned_at
 
     def start(self) -> None:
-        """Run in a thread; whatever goes wrong in it is logged and tried again."""
+        """Run in a thread; an error in it is logged, and the next turn follows."""
         preload(["app.jobs.single", "app.jobs.attempt", *self.modules])
         self.queue.wake = self._poller.wake
         self._turned_at = monotonic()
@@ -90,7 +86,7 @@ class Worker:
         """End the thread; its jobs are killed and go back to the queue. Takes at most a few
         seconds.
 
-        Where the database cannot be reached their leases run out instead.
+        Where the database cannot be reached their leases expire instead.
         """
         self._poller.stop()
         self._turned_at = -math.inf
@@ -102,7 +98,7 @@ class Worker:
         self._running.clear()
 
     def _turn(self) -> None:
-        """Do what is due."""
+        """Recover the jobs of dead workers, if that is due, and claim jobs."""
         self._running = [attempt for attempt in self._running if not attempt.over.is_set()]
         with suppress(Unavailable):  # the database's own log line says so
             if monotonic() >= self._recover_at:
@@ -110,7 +106,7 @@ class Worker:
                     log.warning(
                         "the worker of a job stopped responding", status=job.status, **job.named
                     )
-                    self._tell(job)
+                    self._notify(job)
                 self._recover_at = monotonic() + self.queue.lease_seconds / 4
             self._claim()
             self._turned_at = monotonic()
@@ -123,7 +119,8 @@ class Worker:
             if job is None:
                 return
             log.info("job begins", kind=job.kind, model=job.model, **job.named)
-            self._tell(job)
+            self._notify(job)
+            rest = self.rest_seconds * 2 ** min(job.outages, 10)
             attempt = Attempt(
                 self.queue,
                 job,
@@ -131,14 +128,14 @@ class Worker:
                 self.argument,
                 self.limits,
                 trusted_until=trusted_until,
-                tell=self._tell,
+                notify=self._notify,
                 on_end=self._poller.wake,
-                rest=min(self.rest_seconds * 2 ** min(job.outages, 10), _LONGEST_REST_SECONDS),
+                rest_seconds=min(rest, _LONGEST_REST_SECONDS),
             )
             attempt.start()
             self._running.append(attempt)
 
-    def _tell(self, job: Job) -> None:
+    def _notify(self, job: Job) -> None:
         for listener in self.listeners:
             try:
                 listener(job)

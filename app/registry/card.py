@@ -1,8 +1,7 @@
-"""A model's card: all that is known about a version, and the digests of the files beside it.
+"""A model's card: the description of a version, and the digests of the files beside it.
 
 Format rule: an optional field with a default may be added under the same number, since readers pass
-over fields they do not know. Any other change raises FORMAT. A card with another number is refused,
-never guessed at.
+over fields they do not know. Any other change raises FORMAT. A card with another number is refused.
 """
 
 import json
@@ -149,7 +148,7 @@ class Card(_Part):
         return f"{self.name}/{self.version}"
 
     def schema_of_features(self) -> Schema:
-        """What turns instances into this model's matrix."""
+        """The schema that turns instances into this model's matrix."""
         parts = [
             Feature(part.name, part.type, tuple(part.categories), part.form)
             for part in self.features
@@ -157,7 +156,7 @@ class Card(_Part):
         return Schema(parts, self.ignored, self.values)
 
     def priors(self) -> np.ndarray:
-        """Class priors in training, float64 (K,) in the order of `classes`; empty for regression."""
+        """Class priors in training, float64 (K,) in the order of `classes`, or of none of them."""
         names = [str(name) for name in self.classes or []] if self.class_priors else []
         return np.array([self.class_priors[name] for name in names], dtype=np.float64)
 

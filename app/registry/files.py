@@ -1,8 +1,8 @@
 """Models at rest: a folder for each version, sealed by its card, on a disk or in an object store.
 
-WHO MUST BE TRUSTED. `model.joblib` is a pickle, and loading a pickle runs whatever code it names.
-So whoever can write into the registry's folder can run code as this service. The digests in the
-card guard against damage and mix-ups.
+WHO MUST BE TRUSTED. `model.joblib` is a pickle, and loading a pickle runs any code that it names.
+So any process that can write into the registry's folder can run code as this service. The digests
+in the card guard against damage and mix-ups.
 """
 
 import hashlib
@@ -29,8 +29,9 @@ from payoff.errors import PayoffError
 CARD = "card.json"
 ESTIMATOR = "model.joblib"
 HOLDOUT = "holdout.npz"
-_COLUMN = "column "  # before the name of one, in the file of columns
-# importing it takes 60 MB and 0.7 s, which linear models do not need
+_COLUMN = "column "  # before the name of a column, in the file of columns
+# The version is read without importing scikit-learn: that takes 60 MB and 0.7 s, which linear
+# models do not need.
 SKLEARN = metadata.version("scikit-learn")
 _NUMBER = re.compile(NUMBER)
 
@@ -45,7 +46,8 @@ def pack(estimator: Any, holdout: Holdout | None = None) -> dict[str, bytes]:
     if holdout is not None:
         scores = np.asarray(holdout.scores, dtype=np.float64)
         files[HOLDOUT] = _zipped({"scores": scores, "y": np.asarray(holdout.y)})
-        if columns := holdout.columns():
+        columns = holdout.columns()
+        if columns:
             files[COLUMNS] = _zipped({_COLUMN + name: values for name, values in columns.items()})
     return files
 
@@ -72,8 +74,8 @@ class Files:
         self._allow_version_skew = allow_version_skew
 
     def stage(self, card: Card, files: Mapping[str, bytes], at: float) -> Card:
-        """Write a version's folder whole; the card as it can be read back, with sizes, digests and
-        the time.
+        """Write a version's folder, complete or not at all; returns its card with sizes, digests
+        and the time.
 
         Conflict where the folder exists.
         """
@@ -94,11 +96,11 @@ class Files:
             yield name, self.numbers(name)
 
     def numbers(self, name: str) -> list[int]:
-        """Those of a model's folders, sealed or not."""
+        """The numbers of a model's folders, sealed or not."""
         return [int(number) for number in self.storage.folders(name) if _NUMBER.fullmatch(number)]
 
     def card(self, key: Key) -> Card:
-        """A folder's card, whoever wrote it. NotFound; Damaged where it is not this folder's."""
+        """A folder's card, whatever job wrote it. NotFound; Damaged where it is not this folder's."""
         return _parse(key, self.storage.read(folder_of(key), CARD))
 
     def cards(self, keys: Sequence[Key]) -> Iterator[tuple[Card, bytes]]:
@@ -119,24 +121,21 @@ class Files:
         """A version's card. Damaged where its SHA-256 is not `digest`, Conflict where another
         scikit-learn made the version, unless that is allowed.
         """
-        card = _parse(
-            key,
-            self._verified(
-                f"{folder_of(key)}/{CARD}", digest, "is not the card that was published"
-            ),
-        )
+        path = f"{folder_of(key)}/{CARD}"
+        content = self._verified(path, digest, "is not the card that was published")
+        card = _parse(key, content)
         made_with = card.packages.get("scikit-learn")
         if made_with != SKLEARN and not self._allow_version_skew:
             raise Conflict(
-                f"{card.folder} was made with scikit-learn {made_with}, and {SKLEARN} is installed: train"
-                " it again, or set PAYOFF_ALLOW_VERSION_SKEW to load it at your own risk"
+                f"{card.folder} was made with scikit-learn {made_with}, and {SKLEARN} is installed:"
+                " train it again, or set PAYOFF_ALLOW_VERSION_SKEW to load it at your own risk"
             )
         return card
 
     def read(self, card: Card, name: str) -> bytes:
         """A file of a version; Damaged where it is not the one that the card was written for."""
-        wrong = "does not have the digest in its card: it was changed or damaged"
-        return self._verified(f"{card.folder}/{name}", card.sha256[name], wrong)
+        problem = "does not have the digest in its card: it was changed or damaged"
+        return self._verified(f"{card.folder}/{name}", card.sha256[name], problem)
 
     def load(self, key: Key, digest: str) -> Loaded:
         """A version in memory: verified before anything is unpickled."""
@@ -149,15 +148,15 @@ class Files:
         return Loaded(card, card.schema_of_features(), _unpickle(card, files[ESTIMATOR]), holdout)
 
     def _columns(self, card: Card) -> dict[str, np.ndarray]:
-        """Those of the hold-out, by name; raises what `read` raises."""
+        """The columns of the hold-out, by name; raises the errors of `read`."""
         if COLUMNS not in card.sha256:
             return {}
         with np.load(io.BytesIO(self.read(card, COLUMNS)), allow_pickle=False) as table:
             return {name.removeprefix(_COLUMN): table[name] for name in table.files}
 
-    def _verified(self, path: str, digest: str, wrong: str) -> bytes:
-        """The file with this SHA-256, as it is kept or from the store; Damaged where that one is
-        wrong.
+    def _verified(self, path: str, digest: str, problem: str) -> bytes:
+        """The file with this SHA-256, from the cache or the store; Damaged, with the `problem`,
+        where the file in the store is another one.
         """
         kept = self._kept.get(digest)
         if kept is not None and _sha256(kept) == digest:
@@ -167,7 +166,7 @@ class Files:
         except NotFound as absent:
             raise Damaged(f"{path} is missing") from absent
         if _sha256(content) != digest:
-            raise Damaged(f"{path} {wrong}")
+            raise Damaged(f"{path} {problem}")
         self._kept.keep(digest, content)
         return content
 
@@ -178,15 +177,15 @@ def _sha256(content: bytes) -> str:
 
 def _unpickle(card: Card, artifact: bytes) -> Any:
     if card.packages.get("scikit-learn") != SKLEARN:
-        # the operator allowed it; for the whole process, since catch_warnings is not safe among
-        # threads
+        # The operator allowed it. The filter is one of the process, as catch_warnings is not safe
+        # among threads.
         warnings.filterwarnings("ignore", message="Trying to unpickle estimator")
     try:
         return joblib.load(io.BytesIO(artifact))
     except Exception as error:
-        what = f"{type(error).__name__}: {error}"
+        cause = f"{type(error).__name__}: {error}"
         raise Damaged(
-            f"{card.folder}/{ESTIMATOR} cannot be loaded by this version of the service: {what}"
+            f"{card.folder}/{ESTIMATOR} cannot be loaded by this version of the service: {cause}"
         ) from error
 
 

@@ -1,13 +1,13 @@
-"""Which versions and aliases exist, and since when: the truth, in SQL.
+"""The versions and aliases that exist, and since when: the truth, in SQL.
 
 Every change that readers see raises the one revision number first. Its row's lock makes writers of
-all processes queue, and the number shows readers that what they know is old.
+all processes queue, and the number shows readers that their view is old.
 
 A number is given once, to one attempt at a job, which alone writes the folder `<name>/<number>`.
 Until the transaction that ends the job publishes it, and again once it is deleted, the number is in
 `unpublished`. Two facts never become false again: a job has ended, and after that a number of it is
-unpublished. So whoever knows both may remove the folder at any later moment, however long it was
-suspended in between.
+unpublished. So a process that knows both may remove the folder at any later moment, however long it
+was suspended in between.
 """
 
 import hashlib
@@ -57,8 +57,8 @@ class Unpublished(NamedTuple):
 
 @dataclass(frozen=True)
 class Move:
-    """One line of the alias history: `alias` went from one version to another, null being nowhere.
-    `who` is the name of the API key.
+    """One line of the alias history: `alias` went from one version to another, null for none. `who`
+    is the name of the API key.
     """
 
     at: datetime
@@ -70,8 +70,8 @@ class Move:
 
 @dataclass(frozen=True)
 class ModelLine:
-    """A model in the list of models; versions newest first. `latest` is what the bare name means;
-    null: all were deleted.
+    """A model in the list of models; versions newest first. `latest` is the version that the bare
+    name means; null if all were deleted.
     """
 
     name: str
@@ -122,11 +122,11 @@ class Index:
         """
         with self.database.writing() as connection:
             row = upsert(connection, models).values(name=name, next_version=above + 2, listed=False)
-            counted = row.on_conflict_do_update(
+            upserted = row.on_conflict_do_update(
                 index_elements=[models.c.name], set_={"next_version": _at_least(above + 1) + 1}
             )
             number: int = (
-                connection.execute(counted.returning(models.c.next_version)).scalar_one() - 1
+                connection.execute(upserted.returning(models.c.next_version)).scalar_one() - 1
             )
             connection.execute(insert(unpublished).values(name=name, version=number, job=job))
             also(connection)
@@ -137,8 +137,8 @@ class Index:
         or is used up.
         """
         connection.execute(_CHANGED)
-        taken = delete(unpublished).where(_is(unpublished, card.key))
-        if not connection.execute(taken).rowcount:
+        reservation = delete(unpublished).where(_is(unpublished, card.key))
+        if not connection.execute(reservation).rowcount:
             raise Conflict(
                 f"version {card.version} of {card.name!r} was not staged, or is published already"
             )
@@ -146,18 +146,14 @@ class Index:
         _insert_version(connection, card, card.to_bytes())
 
     def set_alias(
-        self, name: str, alias: str, version: int, who: str, also: Also = write_nothing
+        self, name: str, alias: str, version: int, key_name: str, also: Also = write_nothing
     ) -> None:
         """Point `alias` at a version, unless it points there already. NotFound without that
         version.
         """
         with self._changing() as connection:
-            if (
-                connection.execute(
-                    select(versions.c.job).where(_is(versions, (name, version)))
-                ).first()
-                is None
-            ):
+            published = select(versions.c.job).where(_is(versions, (name, version)))
+            if connection.execute(published).first() is None:
                 raise absent(f"{name}:{version}")
             before = _target(connection, name, alias)
             if before == version:
@@ -169,10 +165,12 @@ class Index:
                     set_={"version": row.excluded.version},
                 )
             )
-            self._remember(connection, name, alias, who, before, version)
+            self._remember(connection, name, alias, key_name, before, version)
             also(connection)
 
-    def delete_alias(self, name: str, alias: str, who: str, also: Also = write_nothing) -> None:
+    def delete_alias(
+        self, name: str, alias: str, key_name: str, also: Also = write_nothing
+    ) -> None:
         """NotFound where there is none."""
         with self._changing() as connection:
             before = _target(connection, name, alias)
@@ -181,22 +179,24 @@ class Index:
             connection.execute(
                 delete(aliases).where(aliases.c.name == name, aliases.c.alias == alias)
             )
-            self._remember(connection, name, alias, who, before, None)
+            self._remember(connection, name, alias, key_name, before, None)
             also(connection)
 
     def delete_version(self, name: str, version: int, also: Also = write_nothing) -> None:
         """NotFound where there is none, Conflict while an alias points at it."""
         with self._changing() as connection:
             pointing = select(aliases.c.alias).where(_is(aliases, (name, version)))
-            if names := sorted(connection.execute(pointing).scalars()):
+            names = sorted(connection.execute(pointing).scalars())
+            if names:
                 raise Conflict(
-                    f"{name}@{names[0]} points at version {version} ({len(names)} such aliases): move it first"
+                    f"{name}@{names[0]} points at version {version} ({len(names)} such aliases):"
+                    " move it first"
                 )
             if not _unpublish(connection, _is(versions, (name, version))):
                 raise absent(f"{name}:{version}")
             also(connection)
 
-    def delete_model(self, name: str, who: str, also: Also = write_nothing) -> list[int]:
+    def delete_model(self, name: str, key_name: str, also: Also = write_nothing) -> list[int]:
         """The model with its versions, whose numbers are returned, and aliases. The counter and the
         history stay.
         """
@@ -205,7 +205,7 @@ class Index:
             connection.execute(update(models).where(models.c.name == name).values(listed=False))
             pointing = select(aliases.c.alias, aliases.c.version).where(aliases.c.name == name)
             for alias, version in connection.execute(pointing).all():
-                self._remember(connection, name, alias, who, version, None)
+                self._remember(connection, name, alias, key_name, version, None)
             connection.execute(delete(aliases).where(aliases.c.name == name))
             deleted = _unpublish(connection, versions.c.name == name)
             also(connection)
@@ -217,7 +217,9 @@ class Index:
             return _known(connection)
 
     def fill(self, cards: Iterable[tuple[Card, bytes]], highest: dict[str, int]) -> int:
-        """Publish what is not known; how many. `highest` are the greatest numbers of all folders."""
+        """Publish the unknown versions; returns their number. `highest` are the greatest numbers of
+        the models' folders.
+        """
         with self._changing(without_timeout=True) as connection:
             known = _known(connection)
             new = [(card, content) for card, content in cards if card.key not in known]
@@ -238,7 +240,7 @@ class Index:
             return len(new)
 
     def forget(self, key: Key) -> None:
-        """An unpublished number whose folder is gone."""
+        """Delete an unpublished number whose folder was removed."""
         with self.database.writing() as connection:
             connection.execute(delete(unpublished).where(_is(unpublished, key)))
 
@@ -251,17 +253,15 @@ class Index:
 
     def is_unpublished(self, key: Key) -> bool:
         with self.database.reading() as connection:
-            return (
-                connection.execute(select(unpublished).where(_is(unpublished, key))).first()
-                is not None
-            )
+            query = select(unpublished).where(_is(unpublished, key))
+            return connection.execute(query).first() is not None
 
     def revision(self, connection: Connection) -> int:
         return connection.execute(select(state.c.revision)).scalar_one()
 
     def snapshot(self, known: Snapshot) -> Snapshot:
-        """Everything that can be referred to, O(number of versions and aliases), or what is `known`
-        if that is new.
+        """The versions and aliases that exist, O(their number), or the `known` snapshot if it is
+        up to date.
         """
         with self.database.reading() as connection:
             revision = self.revision(connection)  # first: what is read after it is not older
@@ -297,10 +297,12 @@ class Index:
             of_names = select(versions.c.name, versions.c.version).where(versions.c.name.in_(names))
             for name, version in connection.execute(of_names.order_by(versions.c.version.desc())):
                 numbers[name].append(version)
-            theirs = select(aliases.c.name, aliases.c.alias, aliases.c.version).where(
+            aliases_of_names = select(aliases.c.name, aliases.c.alias, aliases.c.version).where(
                 aliases.c.name.in_(names)
             )
-            for name, alias, version in connection.execute(theirs.order_by(aliases.c.alias)):
+            for name, alias, version in connection.execute(
+                aliases_of_names.order_by(aliases.c.alias)
+            ):
                 pointing[name][alias] = version
         return [
             ModelLine(name, max(numbers[name], default=None), numbers[name], pointing[name])
@@ -354,7 +356,8 @@ class Index:
             cards = connection.execute(
                 select(versions.c.card).execution_options(yield_per=_CARDS)
             ).scalars()
-            return {named for card in cards if (named := json.loads(card)["data"].get("dataset"))}
+            names = {json.loads(card)["data"].get("dataset") for card in cards}
+            return names - {None, ""}
 
     @contextmanager
     def _changing(self, *, without_timeout: bool = False) -> Iterator[Connection]:
@@ -367,12 +370,12 @@ class Index:
         connection: Connection,
         name: str,
         alias: str,
-        who: str,
+        key_name: str,
         before: int | None,
         after: int | None,
     ) -> None:
         last = select(func.coalesce(func.max(history.c.seq), 0)).where(history.c.name == name)
-        move = {"alias": alias, "who": who, "from_version": before, "to_version": after}
+        move = {"alias": alias, "who": key_name, "from_version": before, "to_version": after}
         row = insert(history).values(
             name=name, seq=last.scalar_subquery() + 1, at=self.database.now, **move
         )
@@ -383,12 +386,8 @@ def check_listed(connection: Connection, name: str) -> None:
     """NotFound where no version was ever published under `name`, or none since the model was
     deleted.
     """
-    if (
-        connection.execute(
-            select(models.c.name).where(models.c.listed, models.c.name == name)
-        ).first()
-        is None
-    ):
+    listed = select(models.c.name).where(models.c.listed, models.c.name == name)
+    if connection.execute(listed).first() is None:
         raise absent(name)
 
 
@@ -415,17 +414,17 @@ def _known(connection: Connection) -> set[Key]:
     return {(row.name, row.version) for row in connection.execute(union_all(*tables))}
 
 
-def _unpublish(connection: Connection, which: ColumnElement[bool]) -> list[int]:
-    """Delete versions; the numbers of those that were there."""
-    gone = [
+def _unpublish(connection: Connection, condition: ColumnElement[bool]) -> list[int]:
+    """Delete the versions that satisfy the condition; returns their numbers."""
+    deleted = [
         dict(row)
         for row in connection.execute(
-            delete(versions).where(which).returning(*_UNPUBLISHED)
+            delete(versions).where(condition).returning(*_UNPUBLISHED)
         ).mappings()
     ]
-    if gone:
-        connection.execute(insert(unpublished), gone)
-    return [row["version"] for row in gone]
+    if deleted:
+        connection.execute(insert(unpublished), deleted)
+    return [row["version"] for row in deleted]
 
 
 def _insert_version(connection: Connection, card: Card, content: bytes) -> None:

@@ -1,6 +1,4 @@
-"""Models in memory, ready to answer: bounded by the bytes they stand for, each loaded once however
-many ask.
-"""
+"""Models in memory, bounded by the bytes of their files, each loaded once for all its requests."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -91,15 +89,15 @@ class Loaded:
 
     @cached_property
     def priors(self) -> np.ndarray:
-        """Class priors in training, float64 (K,) in the order of `classes`; empty for regression."""
+        """Class priors in training, float64 (K,) in the order of `classes`, or of none of them."""
         priors = self.card.priors()
         priors.flags.writeable = False
         return priors
 
     @cached_property
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Beyond which values (m,) each feature is far from what it was in training: infinite where
-        nothing is known.
+        """The lower and upper bound (m,) of each feature, outside of which a value is far from its
+        values in training: infinite where nothing is known.
 
         The range is widened by its own width on both sides. The lower bound of positive numbers is
         as many times below the range as its ends differ, which is nearer: a number in the wrong
@@ -115,12 +113,12 @@ class Loaded:
 
     @cached_property
     def named(self) -> dict[str, Any]:
-        """What answers carry as `model`."""
+        """The field `model` of answers."""
         return {"name": self.card.name, "version": self.card.version}
 
 
 def _far_bounds(low: float | None, high: float | None) -> tuple[float, float]:
-    """Beyond which numbers a value is far from a range."""
+    """The bounds outside of which a value is far from a range."""
     if low is None or high is None:
         return -np.inf, np.inf
     width = high - low
@@ -135,17 +133,16 @@ class _Entry:
 
 
 class Cache:
-    """Least recently used goes first. Evicting drops a reference: who holds the value goes on with
-    it.
+    """Evicts the least recently used model first; requests that hold it go on with it.
 
-    The latest value stays even when it alone is bigger than the bound: loading it anew for every
-    request would need the same memory and far more time. One value is loaded at a time, so at most
-    max(limit, biggest value) bytes are kept, those included that are being loaded.
+    The latest model stays even when it alone is larger than the limit: loading it anew for every
+    request would need the same memory and far more time. One model is loaded at a time, so at most
+    max(limit, largest model) bytes are kept, those included that are being loaded.
     """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self.meant: Mapping[str, Key] = {}  # by references, in this process
+        self.versions: Mapping[str, Key] = {}  # by references, in this process
         self.loads = 0
         self.failures = 0
         self.evictions = 0
@@ -153,28 +150,27 @@ class Cache:
         self._loading = Lock()
 
     def get(self, reference: str) -> Loaded | None:
-        """What is kept under the key that `reference` means, without waiting: no lock is taken,
-        since dict look-ups are atomic.
+        """The model that `reference` means, if it is in memory; without waiting, as look-ups in a
+        dict are atomic and take no lock.
         """
-        entry = self._entries.get(self.meant.get(reference))
+        entry = self._entries.get(self.versions.get(reference))
         if entry is None:
             return None
         entry.used = monotonic()
         return entry.value
 
     def load(self, key: Key, size: int, loader: Callable[[], Loaded]) -> Loaded:
-        """What is kept under `key`, or what `loader` returns, which stands for `size` bytes; a
+        """The model `key` in memory, or what `loader` returns, which stands for `size` bytes; a
         failure is not kept.
         """
-        if (entry := self._entries.get(key)) is not None:
+        entry = self._entries.get(key)
+        if entry is not None:
             return entry.value
         with self._loading:
-            if (entry := self._entries.get(key)) is not None:  # another caller loaded it meanwhile
+            entry = self._entries.get(key)
+            if entry is not None:  # another caller loaded it meanwhile
                 return entry.value
-            while (kept := list(self._entries.items())) and self.size + size > self.limit:
-                oldest, _ = min(kept, key=lambda item: item[1].used)
-                self._entries.pop(oldest, None)
-                self.evictions += 1
+            self._make_room(size)
             try:
                 value = loader()
             except BaseException:
@@ -183,6 +179,15 @@ class Cache:
             self.loads += 1
             self._entries[key] = _Entry(value, size, monotonic())
             return value
+
+    def _make_room(self, size: int) -> None:
+        """Evict models until `size` more bytes fit, or none is left."""
+        entries = list(self._entries.items())
+        while entries and self.size + size > self.limit:
+            oldest, _ = min(entries, key=lambda item: item[1].used)
+            self._entries.pop(oldest, None)
+            self.evictions += 1
+            entries = list(self._entries.items())
 
     def retain(self, keys: Collection[Key]) -> None:
         """Drop everything but `keys`; waits for no load."""

@@ -1,4 +1,4 @@
-"""The versions that aliases and bare names mean, loaded before they are asked for."""
+"""The versions that aliases and bare names mean, loaded before a request names them."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -30,7 +30,8 @@ class Preloader(Poller):
     ) -> None:
         super().__init__("models", self.look)
         self._view = view
-        self._load, self._done = load, done
+        self._load = load
+        self._done = done
         self._limit = limit
         self._seen = Snapshot()
         self.tried: dict[Key, str] = {}
@@ -70,15 +71,15 @@ class Preloader(Poller):
     def _try(self, key: Key, snapshot: Snapshot, room: int) -> None:
         reason = ""
         try:
-            if (size := snapshot.sizes[key]) > room:
-                reason = f"its {size:,} bytes do not fit into PAYOFF_CACHE_MB beside the others"
+            if snapshot.sizes[key] > room:
+                reason = f"its {snapshot.sizes[key]:,} bytes do not fit into PAYOFF_CACHE_MB beside the others"
             else:
                 self._load(key, snapshot)
         except (Unavailable, NotReady):
             return
         except PayoffError as error:
             reason = error.detail
-        # a model that cannot be used must not keep others from being loaded
+        # A model that cannot be used must not keep others from being loaded.
         except Exception as error:
             log.exception("a model cannot be loaded")
             reason = f"{type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
-"""The model registry as the rest of the service sees it."""
+"""The registry of models: publishing, loading, aliases and deletion."""
 
 import logging
 from contextlib import suppress
@@ -46,7 +46,7 @@ class Registry:
         """Read what exists, and go on doing so until the database is closed; load what is current
         until `stop`.
         """
-        self.index.database.changes.follow(self.index.revision, self._told)
+        self.index.database.changes.follow(self.index.revision, self._confirm)
         self.preloader.start()
 
     def stop(self) -> None:
@@ -54,12 +54,12 @@ class Registry:
 
     @property
     def ready(self) -> bool:
-        """Whether it is known what exists."""
+        """Whether the index was read."""
         return self.revision >= 0
 
     @property
     def revision(self) -> int:
-        """That of the view of the index in use; -1: none yet."""
+        """The revision of the index in the view in use; -1 before it was read."""
         return self._snapshot.revision
 
     @property
@@ -95,23 +95,26 @@ class Registry:
             if self.resolve(reference) != key:  # the version was deleted while it was read
                 return self.load(reference)
             raise
-        # deleted as well, but late enough to be answered with once more
+        # A version that was deleted while it was read answers this request, and is not kept.
         if key not in self._snapshot.digests:
             self.cache.retain(self._snapshot.digests)
         return loaded
 
     def refresh(self) -> None:
-        """Read what other processes changed, one small query if nothing did, and load what answers
-        instead from now on, so that who has seen a change meets it here. Unavailable if the
-        database is.
+        """Read changes by other processes, one small query if there are none, and load the versions
+        that answer from now on, so that a client that has seen a change meets it here. Unavailable
+        if the database is.
         """
         self._read()
-        snapshot, meant = self._snapshot, self.cache.meant
-        means = snapshot.references
-        for key in {
-            means[each] for each, before in meant.items() if means.get(each, before) != before
-        }:
-            with suppress(Exception):  # the preloader tries again, and says what is wrong
+        snapshot = self._snapshot
+        current = snapshot.references
+        changed = {
+            current[reference]
+            for reference, before in self.cache.versions.items()
+            if current.get(reference, before) != before
+        }
+        for key in changed:
+            with suppress(Exception):  # the preloader tries again, and logs the error
                 self._loaded(key, snapshot)
         self._settle()
 
@@ -128,37 +131,38 @@ class Registry:
         check_name(card.name)
         files = pack(estimator, holdout)
         for _ in range(_NUMBERS):
-            # folders that this database may not know
+            # The store may have folders that this database does not know.
             highest = max(self.files.numbers(card.name), default=0)
-            number, now = self.index.take_number(card.name, card.job, highest, also)
+            number, at = self.index.take_number(card.name, card.job, highest, also)
             try:
-                return self.files.stage(card.model_copy(update={"version": number}), files, now)
+                return self.files.stage(card.model_copy(update={"version": number}), files, at)
             except Conflict as error:
-                taken = error
-        raise taken
+                conflict = error
+        raise conflict
 
-    def discard(self, one: Unpublished) -> None:
+    def discard(self, folder: Unpublished) -> None:
         """Remove the folder of a number whose job has ended, unless it was published, or is another
         job's.
         """
-        key = one.name, one.version
+        key = folder.name, folder.version
         if not self.index.is_unpublished(key):
             return
         try:
-            own = self.files.card(key).job == one.job
-        except NotFound:  # half-written, or gone
-            own = True
-        except Damaged:  # whoever's it is
-            own = False
-        if own:
+            is_of_job = self.files.card(key).job == folder.job
+        except NotFound:  # half-written, or removed
+            is_of_job = True
+        except Damaged:  # the card does not tell whose folder it is
+            is_of_job = False
+        if is_of_job:
             self.storage.remove(folder_of(key))
         self.index.forget(key)
 
     def rebuild(self) -> int:
-        """Publish the versions whose folders are sealed and which the database does not know, as it
-        is new or an older copy; how many. Aliases and their history come from its backup alone.
+        """Publish the sealed versions that the database does not know, as it is new or an older
+        copy; returns their number. Aliases and their history come from its backup alone.
         """
-        known = self.index.known()  # first: what goes while folders are read is not brought back
+        # Read first: a version that is deleted while folders are read is not published again.
+        known = self.index.known()
         folders = dict(self.files.folders())
         new = [(name, number) for name, numbers in folders.items() for number in sorted(numbers)]
         cards = self.files.cards([key for key in new if key not in known])
@@ -173,17 +177,19 @@ class Registry:
         return card, self.files.read(card, ESTIMATOR)
 
     def set_alias(
-        self, name: str, alias: str, version: int, who: str, also: Also = write_nothing
+        self, name: str, alias: str, version: int, key_name: str, also: Also = write_nothing
     ) -> None:
-        """Point an alias at a published version; the history remembers `who`, and `also` writes in
-        the transaction.
+        """Point an alias at a published version; the history remembers `key_name`, and `also`
+        writes in the transaction.
         """
         check_name(alias, "alias")
-        self.index.set_alias(name, alias, version, who, also)
+        self.index.set_alias(name, alias, version, key_name, also)
         self._changed()
 
-    def delete_alias(self, name: str, alias: str, who: str, also: Also = write_nothing) -> None:
-        self.index.delete_alias(name, alias, who, also)
+    def delete_alias(
+        self, name: str, alias: str, key_name: str, also: Also = write_nothing
+    ) -> None:
+        self.index.delete_alias(name, alias, key_name, also)
         self._changed()
 
     def delete_version(self, name: str, version: int, also: Also = write_nothing) -> None:
@@ -192,22 +198,22 @@ class Registry:
         self._changed()
         self._remove(name, version)
 
-    def delete_model(self, name: str, who: str, also: Also = write_nothing) -> None:
+    def delete_model(self, name: str, key_name: str, also: Also = write_nothing) -> None:
         """All versions and aliases; later versions still get new numbers."""
-        deleted = self.index.delete_model(name, who, also)
+        deleted = self.index.delete_model(name, key_name, also)
         self._changed()
         for version in deleted:
             self._remove(name, version)
 
     def unusable(self, *, deep: bool) -> tuple[int, list[str]]:
-        """How many versions were looked at, the newest 500 at most, and what is wrong with some, in
-        words that name it.
+        """The number of versions that were checked, the newest `_MAX_CARDS` at most, and the
+        messages about those that cannot be used.
 
         `deep` reads every file, not the cards alone. Raises Unavailable.
         """
         digests = self.index.snapshot(Snapshot()).digests
         newest = sorted(digests, key=lambda key: (-key[1], key[0]))[:_MAX_CARDS]
-        found = []
+        problems = []
         for key in newest:
             try:
                 card = self.files.loadable_card(key, digests[key])
@@ -216,8 +222,8 @@ class Registry:
             except Unavailable:
                 raise
             except PayoffError as error:
-                found.append(error.detail)
-        return len(newest), found
+                problems.append(error.detail)
+        return len(newest), problems
 
     def _loaded(self, key: Key, snapshot: Snapshot) -> Loaded:
         return self.cache.load(
@@ -230,27 +236,28 @@ class Registry:
             snapshot = self.index.snapshot(self._snapshot)
             if snapshot is not self._snapshot:
                 self._snapshot = snapshot
-                self.cache.meant = self._meanings()
+                self.cache.versions = self._versions_by_reference()
                 self.cache.retain(snapshot.digests)
                 self.preloader.wake()
             self._confirmed_at = began
 
     def _settle(self) -> None:
         with self._refreshing:
-            self.cache.meant = self._meanings()
+            self.cache.versions = self._versions_by_reference()
 
-    def _meanings(self) -> dict[str, Key]:
-        """What each reference means in this process."""
-        snapshot, cache = self._snapshot, self.cache
-        meant = dict(snapshot.references)
-        for reference, before in self.cache.meant.items():
-            key = meant.get(reference, before)
+    def _versions_by_reference(self) -> dict[str, Key]:
+        """The version that each reference means in this process."""
+        snapshot = self._snapshot
+        cache = self.cache
+        versions = dict(snapshot.references)
+        for reference, before in self.cache.versions.items():
+            key = versions.get(reference, before)
             waits = key != before and key not in cache and self.preloader.will_load(key)
             if waits and before in cache and before in snapshot.digests:
-                meant[reference] = before
-        return meant
+                versions[reference] = before
+        return versions
 
-    def _told(self, revision: int) -> None:
+    def _confirm(self, revision: int) -> None:
         if revision == self._snapshot.revision:
             self._confirmed_at = monotonic()
         else:
@@ -262,7 +269,7 @@ class Registry:
             self.refresh()
 
     def _remove(self, name: str, version: int) -> None:
-        """Remove what is deleted already; upkeep does so where it fails now."""
+        """Remove the folder of a deleted version; upkeep does so where it fails now."""
         try:
             self.storage.remove(folder_of((name, version)))
         except Unavailable as error:

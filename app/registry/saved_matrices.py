@@ -1,4 +1,4 @@
-"""Benefit matrices that are saved for a model by name and version, in the memory of every process."""
+"""Benefit matrices that are saved for a model by name and version, in every process's memory."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -64,7 +64,7 @@ class _View:
 
 
 class SavedMatrices:
-    """The table of saved matrices, in memory, never older than a second while the database answers."""
+    """The saved matrices in memory, never older than a second while the database answers."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -72,7 +72,7 @@ class SavedMatrices:
         self._lock = Lock()
 
     def start(self) -> None:
-        self._database.changes.follow(self._ask, self._learn)
+        self._database.changes.follow(self._current, self._accept)
 
     def of(self, model: str) -> Mapping[str, Saved]:
         """The matrices of a model by reference. No input or output; NotReady where they are not
@@ -90,8 +90,8 @@ class SavedMatrices:
         """
         with self._database.reading() as connection:
             check_listed(connection, model)
-            view = self._ask(connection)
-        self._learn(view)
+            view = self._current(connection)
+        self._accept(view)
         return view.of(model)
 
     def save(
@@ -99,7 +99,7 @@ class SavedMatrices:
         model: str,
         matrix: str,
         content: bytes,
-        who: str,
+        key_name: str,
         also: Callable[[Connection, Saved], None],
     ) -> Saved:
         """Save a new version, unless the newest one is equal; `also` writes in the transaction of a
@@ -109,31 +109,31 @@ class SavedMatrices:
         """
         with self._changing() as connection:
             check_listed(connection, model)
-            before = self._ask(connection)
+            before = self._current(connection)
             newest = before.of(model).get(matrix)
             if newest is not None and orjson.loads(newest.content) == orjson.loads(content):
                 return newest
             _check_room(model, before.of(model), content)
             last = _deleted(connection, model) if newest is None else newest.version
-            saved = Saved(model, matrix, last + 1, content, time(), who)
+            saved = Saved(model, matrix, last + 1, content, time(), key_name)
             connection.execute(insert(table).values({**asdict(saved), "content": content.decode()}))
             connection.execute(_CHANGED)
             also(connection, saved)
-            view = self._ask(connection)
-        self._learn(view)
+            view = self._current(connection)
+        self._accept(view)
         return saved
 
     def delete(self, model: str, matrix: str, also: Callable[[Connection], None]) -> None:
         """All versions; their numbers are not used again. NotFound where there is none."""
         with self._changing() as connection:
             check_listed(connection, model)
-            view = self._ask(connection)
+            view = self._current(connection)
             if matrix not in view.of(model):
                 raise NotFound(unsaved(model, matrix, view.of(model)))
             self.remove(connection, model, matrix)
             also(connection)
-            view = self._ask(connection)
-        self._learn(view)
+            view = self._current(connection)
+        self._accept(view)
 
     @staticmethod
     def remove(connection: Connection, model: str, matrix: str | None = None) -> None:
@@ -144,10 +144,12 @@ class SavedMatrices:
         matrices with new names begin after the greatest number that was deleted. A number for each
         name would be one more with every name that a client invents.
         """
-        gone = and_(table.c.model == model, true() if matrix is None else table.c.matrix == matrix)
-        last = connection.execute(select(func.max(table.c.version)).where(gone)).scalar()
+        deleted = and_(
+            table.c.model == model, true() if matrix is None else table.c.matrix == matrix
+        )
+        last = connection.execute(select(func.max(table.c.version)).where(deleted)).scalar()
         if last is not None:
-            connection.execute(delete(table).where(gone))
+            connection.execute(delete(table).where(deleted))
             connection.execute(_CHANGED)
             last = max(last, _deleted(connection, model))
             connection.execute(
@@ -161,15 +163,15 @@ class SavedMatrices:
             connection.execute(select(state.c.revision).with_for_update())
             yield connection
 
-    def _ask(self, connection: Connection) -> _View:
-        """What there is now: all is read where something changed, and what was known stays the same
-        object.
+    def _current(self, connection: Connection) -> _View:
+        """The view of this moment: all is read where something changed, and matrices that were
+        known stay the same objects.
         """
         known = self._view
         revision = connection.execute(select(state.c.matrices)).scalar_one()
         if revision <= known.revision:
             return known
-        found: dict[str, dict[str, Saved]] = {}
+        matrices: dict[str, dict[str, Saved]] = {}
         for row in connection.execute(select(table).order_by(table.c.matrix, table.c.version)):
             saved = known.of(row.model).get(f"{row.matrix}:{row.version}")
             if saved is None:
@@ -181,10 +183,10 @@ class SavedMatrices:
                     row.created_at,
                     row.who,
                 )
-            found.setdefault(row.model, {}).update({saved.reference: saved, saved.matrix: saved})
-        return _View(revision, found)
+            matrices.setdefault(row.model, {}).update({saved.reference: saved, saved.matrix: saved})
+        return _View(revision, matrices)
 
-    def _learn(self, view: _View) -> None:
+    def _accept(self, view: _View) -> None:
         with self._lock:
             if view.revision > self._view.revision:
                 self._view = view
@@ -209,8 +211,10 @@ def _check_room(model: str, before: Mapping[str, Saved], content: bytes) -> None
         content,
         *(saved.content for reference, saved in before.items() if ":" in reference),
     ]
-    size = sum(len(each) + _BYTES_PER_VERSION for each in contents)
+    size = sum(len(text) + _BYTES_PER_VERSION for text in contents)
     if size > MOST_BYTES:
-        each = f"{_BYTES_PER_VERSION:,} for each version included"
-        what = f"the saved matrices of {model!r} would take {size:,} bytes, {each}; at most {MOST_BYTES:,} are allowed"
-        raise Conflict(f"{what}: delete matrices that no request names")
+        raise Conflict(
+            f"the saved matrices of {model!r} would take {size:,} bytes,"
+            f" {_BYTES_PER_VERSION:,} for each version included; at most {MOST_BYTES:,} are allowed:"
+            " delete matrices that no request names"
+        )

@@ -1,6 +1,4 @@
-"""What exists, in memory: every reference a caller may write, and the version it means at this
-moment.
-"""
+"""References to models, and the version that each of them means at this moment, in memory."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -39,19 +37,20 @@ class Reference:
         if match is None:
             raise Invalid.at(
                 "/model",
-                f"{text[:80]!r} is not a model reference: write name, name:3 (a version) or name@alias, with names of"
-                " at most 64 characters a-z, 0-9, _ and - that begin with a letter or digit",
+                f"{text[:80]!r} is not a model reference: write name, name:3 (a version) or"
+                " name@alias, with names of at most 64 characters a-z, 0-9, _ and - that begin with"
+                " a letter or digit",
             )
         version = match["version"]
         return cls(match["name"], int(version) if version else None, match["alias"])
 
 
-def check_name(text: str, what: str = "model") -> str:
+def check_name(text: str, noun: str = "model") -> str:
     """`text` itself; Invalid, with the empty place, where it cannot name a model or alias."""
     if not _NAME.fullmatch(text):
         raise Invalid.at(
             "",
-            f"{text[:80]!r} cannot name a {what}: use at most 64 characters a-z, 0-9, _ and -,"
+            f"{text[:80]!r} cannot name a {noun}: use at most 64 characters a-z, 0-9, _ and -,"
             " beginning with a letter or digit",
         )
     return text
@@ -59,7 +58,7 @@ def check_name(text: str, what: str = "model") -> str:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The published versions and aliases as of `revision` of the index (-1: nothing was read yet)."""
+    """The published versions and aliases as of a `revision` of the index (-1: not read yet)."""
 
     revision: int = -1
     digests: Mapping[Key, str] = field(default_factory=dict)
@@ -78,7 +77,7 @@ class Snapshot:
         O(n log n).
         """
         references: dict[str, Key] = {}
-        # the highest comes last and stays under the bare name
+        # The highest version comes last and stays under the bare name.
         for name, version in sorted(digests):
             references[f"{name}:{version}"] = references[name] = (name, version)
         references |= {
@@ -101,7 +100,7 @@ class Snapshot:
         key = self.references.get(text)
         if key is None:
             Reference.parse(text)
-            # every caller calls a reference `model`
+            # In every request the field of a reference is `model`.
             raise NotFound.at("/model", absent(text).detail)
         return key
 

@@ -32,9 +32,9 @@ models = Table(
     TABLES,
     Column("name", String(64), primary_key=True),
     Column("next_version", Integer, nullable=False),  # stays when the model is deleted
-    # from the first version on until the model is deleted
+    # true from the first version on until the model is deleted
     Column("listed", Boolean, nullable=False),
-    # the greatest number of a deleted one
+    # the greatest number of a deleted matrix
     Column("deleted_matrix", Integer, nullable=False, default=0),
 )
 
@@ -47,7 +47,7 @@ versions = Table(
     Column("bytes", BigInteger, nullable=False),  # of the files that the card lists
     Column("job", Text),
     Column("kind", Text, nullable=False),
-    # the single numbers among the card's, as JSON, for listings
+    # the metrics of the card that are single values, as JSON, for lists
     Column("metrics", Text, nullable=False),
     Column("created_at", Double, nullable=False),
     Column("card", Text, nullable=False),
@@ -59,7 +59,7 @@ aliases = Table(
     Column("name", String(64), primary_key=True),
     Column("alias", String(64), primary_key=True),
     Column("version", Integer, nullable=False),
-    # none can dangle
+    # An alias cannot point at a version that does not exist.
     ForeignKeyConstraint(["name", "version"], [versions.c.name, versions.c.version]),
 )
 
@@ -68,7 +68,7 @@ unpublished = Table(
     TABLES,
     Column("name", String(64), primary_key=True),
     Column("version", Integer, primary_key=True, autoincrement=False),
-    Column("job", Text),  # that took the number, and whose end decides what becomes of its folder
+    Column("job", Text),  # that took the number, and whose end decides whether its folder stays
 )
 
 history = Table(

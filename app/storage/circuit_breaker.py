@@ -1,5 +1,5 @@
-"""What is done while a store or the database does not answer: few try it, and no caller waits for
-another.
+"""A circuit breaker: while a store or the database does not answer, few callers try it and no
+caller waits for another.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,8 @@ class CircuitBreaker:
 
     def admit(self, refused: Callable[[str], Exception]) -> None:
         """Raise what `refused` returns for the reason unless this caller is let through."""
-        if not (reason := self.reason):
+        reason = self.reason  # read once: another thread may reset it
+        if not reason:
             return
         if monotonic() < self._next:
             raise refused(reason)

@@ -4,25 +4,23 @@ import os
 from pathlib import Path
 from typing import Final
 
-LEAST_BYTES: Final = 2**20  # with less room than this on its disk a folder counts as full
+LEAST_BYTES: Final = 2**20  # with less room on its disk a folder counts as full
 
 
 def obstacle(folder: Path) -> str:
-    """What keeps this process from writing into a folder, or from making it, as a clause without
-    names of folders.
-
-    Empty where nothing does. It looks, and writes nothing.
+    """Why this process cannot write into a folder, or make it, as a clause without names of
+    folders; empty where it can. Nothing is written.
     """
     try:
-        there = next(path for path in (folder, *folder.parents) if path.exists())
-        disk = os.statvfs(there)
+        existing = next(path for path in (folder, *folder.parents) if path.exists())
+        disk = os.statvfs(existing)
     except OSError as error:
         return f"its disk cannot be read ({error.strerror})"
-    if not there.is_dir():
+    if not existing.is_dir():
         return "a file is where the folder should be"
     if disk.f_flag & os.ST_RDONLY:
         return "its disk is mounted read-only"
-    if not os.access(there, os.W_OK | os.X_OK):
+    if not os.access(existing, os.W_OK | os.X_OK):
         return f"uid {os.getuid()} may not write there"
     free = (disk.f_bfree if os.geteuid() == 0 else disk.f_bavail) * disk.f_frsize
     is_full = free < LEAST_BYTES or (disk.f_files and not disk.f_ffree)
@@ -30,11 +28,11 @@ def obstacle(folder: Path) -> str:
 
 
 def unwritable(file: str) -> str:
-    """What keeps this process from writing to the database `file`, as far as can be seen without
-    writing.
+    """Why this process cannot write to the database `file`, as far as can be seen without writing;
+    empty where it can.
     """
     path = Path(file).absolute()
-    found = obstacle(path.parent)
-    if not found and path.exists() and not os.access(path, os.W_OK):
+    reason = obstacle(path.parent)
+    if not reason and path.exists() and not os.access(path, os.W_OK):
         return f"uid {os.getuid()} may not write the file"
-    return found
+    return reason

@@ -1,4 +1,4 @@
-"""Files of an object store that are kept on this machine, to be read while the store is away."""
+"""Files of an object store that are kept on this machine, for when the store is unavailable."""
 
 import logging
 import os
@@ -43,14 +43,14 @@ class FileCache:
             _log.warning("no copy of a file of a model is kept: %s", error.strerror)
 
     def _make_room(self, size: int) -> None:
-        """Parts of killed writers go like other files."""
-        known = sorted(
+        """Remove the least recently read files, among them the parts of killed writers."""
+        files = sorted(
             (entry.stat().st_mtime, entry.stat().st_size, entry.path)
             for entry in os.scandir(self._folder)
         )
-        free = self._limit - sum(size for _, size, _ in known)
-        for _, taken, path in known:
+        free = self._limit - sum(size for _, size, _ in files)
+        for _, size_of_file, path in files:
             if free >= size:
                 return
             Path(path).unlink(missing_ok=True)
-            free += taken
+            free += size_of_file

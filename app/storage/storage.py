@@ -1,4 +1,4 @@
-"""Folders of files that exist whole or not at all, on a disk or in an object store.
+"""Folders of files that exist complete or not at all, on a disk or in an object store.
 
 A folder exists when its seal does, the file named `seal`, which is written last and removed first:
 neither place can make many files appear at once. So readers read the seal first, and then the rest.
@@ -7,10 +7,10 @@ Every file of a folder is created, never overwritten: of two writers of one fold
 Conflict. A file that exists with the same bytes counts as written: a writer that repeats a call
 after a lost answer finds it. A publication ends with a check that all files exist, a removal with a
 check that none does; otherwise they begin again. So a folder that is published and removed at the
-same time ends whole or not at all.
+same time ends complete or does not exist.
 
-A path is steps joined by `/`. No step may be empty or begin with a dot, so no name, wherever it
-comes from, leads out of the root: such a path is answered with NotFound.
+A path is steps joined by `/`. No step may be empty or begin with a dot, so no name leads out of the
+root, wherever it comes from: such a path is NotFound.
 """
 
 import logging
@@ -57,10 +57,10 @@ _log = logging.getLogger(__name__)
 class Storage:
     """Sealed folders of files below one URL (`models`, `/srv/models`, `s3://bucket/models`, …).
 
-    `name` is what the place is called in messages: the setting that names it. Requests to a store
-    on the network are tried twice, some eight seconds where it hangs, or for `retry_seconds`, and
-    then raise Unavailable; so do, at once, calls to a disk that fails. Unusable, a kind of
-    Unavailable, is what waiting does not fix, such as a missing bucket.
+    `name` is the setting of the URL, for messages. Requests to a store on the network are tried
+    twice, some eight seconds where it hangs, or for `retry_seconds`, and then raise Unavailable; so
+    do, at once, calls to a disk that fails. Unusable, a kind of Unavailable, is an error that
+    waiting does not fix, such as a missing bucket.
     """
 
     def __init__(
@@ -73,11 +73,11 @@ class Storage:
         self._store: ObjectStore
         errors = ERRORS.labels(name.removeprefix("PAYOFF_").lower())
         if self._root is None:
-            self._ask = StoreBreaker(name, errors).call
+            self._call = StoreBreaker(name, errors).call
             self._client = partial(_client, url, name, retry_seconds)
             self._store = self._client(_LONGEST_SECONDS, _SECONDS)
         else:
-            self._ask = partial(on_disk, name, errors)
+            self._call = partial(on_disk, name, errors)
             self._root.mkdir(parents=True, exist_ok=True)
             self._store = LocalStore(self._root, automatic_cleanup=True)
 
@@ -87,7 +87,7 @@ class Storage:
         return "://" in url
 
     def prepare(self) -> None:
-        """Check the place at a start; what may pass by itself is only logged."""
+        """Check the place at a start; an error that may pass by itself is only logged."""
         try:
             self.folders()
         except Unusable:
@@ -107,19 +107,19 @@ class Storage:
         seal = _checked(folder, self.seal)
         if self.exists(folder):
             raise Conflict(f"{folder} exists already")
-        # from the second on the seal may be the one that was written in the first
+        # From the second round on the seal may be the one that the first round wrote.
         for _ in range(_ROUNDS):
             for path in sorted(paths, key=lambda path: path == seal):
                 self._create(path, paths[path])
-            sizes = {path: info["size"] for path, info in self._find(folder).items()}
+            sizes = {path: info["size"] for path, info in self._files(folder).items()}
             if all(sizes.get(path) == len(content) for path, content in paths.items()):
                 return
         raise Unavailable(f"{folder} is being removed by another process; try again later")
 
     def read(self, *path: str) -> bytes:
         """The bytes of one file; NotFound where it is absent."""
-        with _found(*path) as whole:
-            return self._ask(lambda: bytes(obstore.get(self._store, whole).bytes()))
+        with _present_path(*path) as full_path:
+            return self._call(lambda: bytes(obstore.get(self._store, full_path).bytes()))
 
     def read_each(self, folders: Iterable[str], name: str) -> dict[str, bytes]:
         """The bytes of the file `name` of those folders that have it, by their names; faster than
@@ -141,29 +141,29 @@ class Storage:
     def open(self, *path: str) -> BinaryIO:
         """One file, seekable, to be read piece by piece and closed; NotFound where it is absent.
 
-        An object is copied to this machine: what goes wrong on the network does so here, and not
-        while it is read.
+        An object is copied to this machine: errors of the network are raised here, and not while it
+        is read.
         """
 
         def fetch() -> BinaryIO:
             if self._root is not None:
-                return (self._root / whole).open("rb")
-            found = obstore.get(self._store, whole)
+                return (self._root / full_path).open("rb")
+            response = obstore.get(self._store, full_path)
             with ExitStack() as opened:
                 file = cast(BinaryIO, opened.enter_context(TemporaryFile()))
-                for part in found.stream():
+                for part in response.stream():
                     file.write(part)
                 file.seek(0)
                 opened.pop_all()
                 return file
 
-        with _found(*path) as whole:
-            return self._ask(fetch)
+        with _present_path(*path) as full_path:
+            return self._call(fetch)
 
     def folders(self, under: str = "") -> list[str]:
         """Names directly below `under`, sealed or not, sorted."""
         prefix = _checked(under) if under else None
-        listed = self._ask(lambda: obstore.list_with_delimiter(self._store, prefix))
+        listed = self._call(lambda: obstore.list_with_delimiter(self._store, prefix))
         names = (path.rpartition("/")[2] for path in listed["common_prefixes"])
         return sorted(name for name in names if not name.startswith(_HIDDEN))
 
@@ -177,9 +177,9 @@ class Storage:
         return True
 
     def write(self, path: str, content: bytes) -> None:
-        """Put one file in place of whatever was there, atomically."""
-        whole = _checked(path)
-        self._ask(lambda: self._put(whole, content, "overwrite"))
+        """Write one file, in place of the file at this path if there is one, atomically."""
+        full_path = _checked(path)
+        self._call(lambda: self._put(full_path, content, "overwrite"))
 
     def remove(self, folder: str) -> None:
         """Remove a folder with all in it; it ceases to exist at once. Nothing happens where it is
@@ -187,41 +187,45 @@ class Storage:
         """
         seal = _checked(folder, self.seal)
         for _ in range(_ROUNDS):
-            found = self._find(folder)
-            if not found:
+            files = self._files(folder)
+            if not files:
                 return
-            for path in sorted(found, key=lambda path: path != seal):
+            for path in sorted(files, key=lambda path: path != seal):
                 self._drop(path)
         raise Unavailable(f"{folder} is being written by another process; try again later")
 
     def clean_up(
         self, folders: re.Pattern[str] = _NONE, older_than_seconds: float = _ABANDONED_SECONDS
     ) -> int:
-        """Remove what killed processes left half-written; how many there were.
+        """Remove folders and files that killed processes left half-written; returns their number.
 
-        These are folders without a seal whose whole name matches `folders`, and parts of files.
+        These are folders without a seal whose name fully matches `folders`, and parts of files.
         """
         before = time() - older_than_seconds
-        found = self._find("")
+        files = self._files("")
         removed = 0
-        for path, info in found.items():
+        for path, info in files.items():
             folder, _, name = path.rpartition("/")
-            half = folders.fullmatch(folder) and f"{folder}/{self.seal}" not in found
-            if (half or _PART.fullmatch(name)) and info["last_modified"].timestamp() < before:
+            is_unsealed = folders.fullmatch(folder) and f"{folder}/{self.seal}" not in files
+            if (is_unsealed or _PART.fullmatch(name)) and info[
+                "last_modified"
+            ].timestamp() < before:
                 self._drop(path)
                 removed += 1
         return removed
 
     def _create(self, path: str, content: bytes) -> None:
-        """Write a file that is not there; Conflict where another one is."""
+        """Write a file; Conflict where another one exists at its path."""
         try:
-            self._ask(lambda: self._put(path, content, "create"))
+            self._call(lambda: self._put(path, content, "create"))
         except AlreadyExistsError as error:
             with suppress(NotFound):  # removed meanwhile
                 if self.read(path) == content:
                     return
-            problem = f"{path} is being written by another process, or was left half-written; try again later"
-            raise Conflict(problem) from error
+            raise Conflict(
+                f"{path} is being written by another process, or was left half-written;"
+                " try again later"
+            ) from error
 
     def _put(self, path: str, content: bytes, mode: Literal["create", "overwrite"]) -> None:
         if self._root is not None:
@@ -255,22 +259,22 @@ class Storage:
 
     def _drop(self, path: str) -> None:
         with suppress(FileNotFoundError):  # another process removes it, too
-            self._ask(lambda: obstore.delete(self._store, path))
+            self._call(lambda: obstore.delete(self._store, path))
 
-    def _find(self, under: str) -> dict[str, "ObjectMeta"]:
+    def _files(self, under: str) -> dict[str, "ObjectMeta"]:
         """All files below `under`, by their paths."""
-        pages = self._ask(lambda: list(obstore.list(self._store, under or None)))
+        pages = self._call(lambda: list(obstore.list(self._store, under or None)))
         return {info["path"]: info for page in pages for info in page}
 
 
 @contextmanager
-def _found(*path: str) -> Iterator[str]:
-    """The whole path; NotFound where what is read inside is absent."""
-    whole = _checked(*path)
+def _present_path(*path: str) -> Iterator[str]:
+    """The full path; NotFound where the file that is read inside is absent."""
+    full_path = _checked(*path)
     try:
-        yield whole
+        yield full_path
     except FileNotFoundError as absent:
-        raise NotFound(f"there is no {whole}") from absent
+        raise NotFound(f"there is no {full_path}") from absent
 
 
 def _checked(*parts: str) -> str:
@@ -292,14 +296,14 @@ def _flush_folder(path: Path) -> None:
 def _client(
     url: str, name: str, retry_seconds: float, seconds: float, quiet_seconds: float
 ) -> ObjectStore:
-    """A client whose requests take so long at most, and pause no longer than that; Unusable where
-    there can be none.
+    """A client whose requests take at most `seconds`, and pause for at most `quiet_seconds`;
+    Unusable for wrong settings.
     """
     if url.startswith(("http:", "https:", "memory:", "file:")):
         raise Unusable(
             f"{name} is {url}: write s3://bucket/path, and the store's URL into AWS_ENDPOINT_URL"
         )
-    try:  # the library panics at what is no URL
+    try:  # the library panics where the endpoint is no URL
         TypeAdapter(HttpUrl).validate_python(
             os.environ.get("AWS_ENDPOINT_URL") or "https://s3.amazonaws.com"
         )

@@ -1,5 +1,5 @@
-"""Calls to a disk or a store, which may be slow, unavailable, full or set up wrongly; and how often
-one failed.
+"""Calls to a disk or a store, which may be slow, unavailable, full or set up wrongly; and the count
+of their failures.
 """
 
 import errno
@@ -17,10 +17,10 @@ from app.storage.circuit_breaker import CircuitBreaker
 
 T = TypeVar("T")
 
-# What waiting does not fix, by the store's code: reported at once, and ends a start.
+# The store's codes of errors that waiting does not fix: they are reported at once, and end a start.
 _REFUSALS = frozenset({
-    "NoSuchBucket", "InvalidBucketName", "PermanentRedirect", "AuthorizationHeaderMalformed", "InvalidAccessKeyId",
-    "SignatureDoesNotMatch", "AccessDenied", "AllAccessDisabled",
+    "NoSuchBucket", "InvalidBucketName", "PermanentRedirect", "AuthorizationHeaderMalformed",
+    "InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied", "AllAccessDisabled",
 })  # fmt: skip
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 _FAILING = UNWRITABLE | EXHAUSTED | {errno.EACCES, errno.EPERM, errno.ESTALE}  # of a disk
@@ -34,27 +34,24 @@ _log = logging.getLogger(__name__)
 
 
 def on_disk(name: str, errors: Counter, work: Callable[[], T]) -> T:
-    """What `work` returns; Unavailable for a failure of the disk, after which nobody waits: it
-    answers at once.
-
-    FileNotFoundError and AlreadyExistsError are answers.
+    """The result of `work`; Unavailable for a failure of the disk. FileNotFoundError and
+    AlreadyExistsError are answers.
     """
     try:
         return work()
     except (FileNotFoundError, AlreadyExistsError):
         raise
     except (OSError, BaseError) as error:
-        found = _ERRNO.search(str(error))
-        number = error.errno if isinstance(error, OSError) else int(found[1]) if found else None
+        number = error.errno if isinstance(error, OSError) else _errno_in(str(error))
         if number in {errno.ENOTDIR, errno.EISDIR}:
             raise FileNotFoundError(number, os.strerror(number)) from error
         if number not in _FAILING:
             raise
         errors.inc()
-        why = os.strerror(number)
+        reason = os.strerror(number)
         _log.warning("%s: %s", name, str(error).partition("\n")[0])
-        cause = OSError(number, why)
-        raise Unavailable(f"the disk of {name} cannot be used at the moment ({why})") from cause
+        cause = OSError(number, reason)
+        raise Unavailable(f"the disk of {name} cannot be used at the moment ({reason})") from cause
 
 
 class StoreBreaker(CircuitBreaker):
@@ -64,10 +61,11 @@ class StoreBreaker(CircuitBreaker):
 
     def __init__(self, name: str, errors: Counter) -> None:
         super().__init__()
-        self._name, self._errors = name, errors
+        self._name = name
+        self._errors = errors
 
     def call(self, work: Callable[[], T]) -> T:
-        """What `work` returns. FileNotFoundError and AlreadyExistsError are answers, too."""
+        """The result of `work`. FileNotFoundError and AlreadyExistsError are answers, too."""
         self.admit(Unavailable)
         try:
             result = work()
@@ -101,7 +99,13 @@ def _failure_of(name: str, error: Exception) -> Unavailable | None:
     return Unavailable(f"the store of {name} does not answer at the moment")
 
 
+def _errno_in(message: str) -> int | None:
+    """The number of the operating system's error in a message of the library, if it has one."""
+    match = _ERRNO.search(message)
+    return int(match[1]) if match else None
+
+
 def _code_of(error: Exception) -> str:
-    """The store's own code, such as NoSuchBucket; unlike the whole answer it contains no secrets."""
-    found = _CODE.search(str(error))
-    return found[1] if found else ""
+    """The store's own code, such as NoSuchBucket; the rest of its answer may contain secrets."""
+    match = _CODE.search(str(error))
+    return match[1] if match else ""

@@ -65,6 +65,6 @@ def submit(
         dataset=dataset,
         key=key,
         client=caller.client,
-        most=caller.jobs,
+        max_jobs=caller.jobs,
         also=also,
     )

@@ -135,7 +135,7 @@ def test_a_database_that_is_not_there_does_not_answer(tmp_path):
     assert absent.problem() == "the database does not answer"
     with pytest.raises(DatabaseAway) as away:
         absent.wait(60)
-    assert "unable to open" in away.value.why
+    assert "unable to open" in away.value.reason
     assert "folder" not in away.value.detail
 
 

@@ -100,7 +100,7 @@ def test_orders_at_the_same_moment_cannot_pass_the_limit_together(queues):
 
     def order(number):
         try:
-            return queues[number % 2].submit("train", {"number": number}, client="ann", most=3)
+            return queues[number % 2].submit("train", {"number": number}, client="ann", max_jobs=3)
         except TooMany:
             return None
 
@@ -108,13 +108,13 @@ def test_orders_at_the_same_moment_cannot_pass_the_limit_together(queues):
         accepted = [job for job in threads.map(order, range(24)) if job is not None]
 
     assert len(accepted) == 3
-    queues[0].submit("train", {}, client="bob", most=1)
+    queues[0].submit("train", {}, client="bob", max_jobs=1)
     for _ in range(5):
         queues[1].submit("train", {})  # without a key there is no limit
     queues[1].cancel(accepted[0].id)
-    queues[0].submit("train", {}, client="ann", most=3)
+    queues[0].submit("train", {}, client="ann", max_jobs=3)
     with pytest.raises(TooMany, match="3 jobs of this key") as caught:
-        queues[1].submit("train", {}, client="ann", most=3)
+        queues[1].submit("train", {}, client="ann", max_jobs=3)
     assert caught.value.seconds > 1
 
 
@@ -123,7 +123,7 @@ def test_repeating_an_order_is_none_more(queues):
     with ThreadPoolExecutor(8) as threads:
         futures = [
             threads.submit(
-                queues[number % 2].submit, "train", {"C": 1}, key="k", client="ann", most=1
+                queues[number % 2].submit, "train", {"C": 1}, key="k", client="ann", max_jobs=1
             )
             for number in range(16)
         ]

@@ -16,11 +16,11 @@ from app.errors import Conflict
 FOLDER = Path(__file__).parent
 REVISION = Table("payoff_revision", MetaData(), Column("version_num", String(32), primary_key=True))
 
-_LOCK = 0x7061796F6666  # "payoff": whoever holds it in PostgreSQL may change the tables
+_LOCK = 0x7061796F6666  # "payoff": the process that holds it in PostgreSQL may change the tables
 
 
 class Transactions(Protocol):
-    """What is needed of a database; on SQLite `writing` holds the write lock from its first moment."""
+    """The transactions of a database; on SQLite `writing` holds the write lock from the start."""
 
     def reading(self) -> AbstractContextManager[Connection]: ...
 
@@ -43,13 +43,12 @@ def migrate(database: Transactions) -> None:
     """Bring the tables up to date; of many processes that start at once one does it and the others
     wait.
 
-    Conflict where the tables belong to a newer program. Takes one look at a database that is up to
-    date.
+    Conflict where the tables belong to a newer program. One query where they are up to date.
     """
     with database.reading() as connection:
         if _is_done(connection):
             return
-    # it may wait for another's long step
+    # No time-out: another process may take long for a step.
     with database.writing(without_timeout=True) as connection:
         if connection.dialect.name == "postgresql":
             connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
@@ -58,17 +57,20 @@ def migrate(database: Transactions) -> None:
 
 
 def _is_done(connection: Connection) -> bool:
-    there, newest = current(connection), known()[-1]
-    if there is not None and there not in known():
+    revision = current(connection)
+    newest = known()[-1]
+    if revision is not None and revision not in known():
         raise Conflict(
-            f"the database is at revision {there}, made by a newer version of this program, which knows revisions up to"
-            f" {newest}: install that version, or name another database in PAYOFF_DATABASE"
+            f"the database is at revision {revision}, made by a newer version of this program,"
+            f" which knows revisions up to {newest}: install that version,"
+            " or name another database in PAYOFF_DATABASE"
         )
-    return there == newest
+    return revision == newest
 
 
 def _upgrade(connection: Connection) -> None:
-    from alembic import command, config  # noqa: PLC0415 - not needed where tables are up to date, and slow to load
+    # alembic is slow to load, and not needed where the tables are up to date.
+    from alembic import command, config  # noqa: PLC0415
 
     settings = config.Config(attributes={"connection": connection})
     settings.set_main_option("script_location", str(FOLDER).replace("%", "%%"))

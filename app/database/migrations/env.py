@@ -1,6 +1,4 @@
-"""What alembic runs to migrate: everything happens on the connection, and in the transaction, that
-`migrate` opened.
-"""
+"""The script that alembic runs to migrate, in the transaction that `migrate` opened."""
 
 from alembic import context
 
