@@ -1,4 +1,4 @@
-"""What reports and replays of recorded decisions have in common on the wire."""
+"""Parts of the documents of reports and of replays: amounts, verdicts, selection and maturity."""
 
 from datetime import date
 from typing import Literal
@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 
 
 class Basis(BaseModel):
-    """What an amount is about."""
+    """The cases that an amount is about."""
 
     basis: str = Field(description="the decisions that it is about, and what it takes for granted")
 
@@ -26,7 +26,8 @@ class Gain(Amount):
 
     cases: int
     differing: int = Field(
-        description="cases in which it is not 0; an interval needs 30, and 30 of each class in which the two can differ"
+        description="cases in which it is not 0; an interval needs 30, and 30 of each class in"
+        " which the two can differ"
     )
 
 

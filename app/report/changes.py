@@ -1,5 +1,5 @@
-"""Whether what decisions are about has changed: the classes that occur, scores and features,
-against those of training or of the days before.
+"""The sections on changes: class shares against those of training, scores and features against
+those of earlier days.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,23 +23,24 @@ from payoff.evidence.drift import (
 )
 from payoff.evidence.intervals import SIGNIFICANT
 
-Trained = Callable[
-    [int], tuple[np.ndarray | None, int]
-]  # by version the class shares (K,) in training, and its rows
+Trained = Callable[[int], tuple[np.ndarray | None, int]]
+"""Gives, of a version, the class shares (K,) in training and the number of its rows."""
 
-_PROMISED = 36  # cases of a class, of which none is known: dozens
-_CHANGED = 1.25  # factor of the odds of a class, below which a change does little harm
-_FEWEST = 100  # cases on each side of a comparison of distributions
+# Expected cases of a class: so many, and none among the known truths, mean that truths are missing.
+_MIN_PROMISED = 36
+_MIN_ODDS_FACTOR = 1.25  # of the odds of a class; a smaller change does little harm
+_MIN_CASES = 100  # on each side of a comparison of distributions
 _BINS = 200  # of scores
-KEPT = 50_000  # instances of all days
-_OF_SIDE = 5_000
+KEPT = 50_000  # instances of all days that are held in memory
+_MAX_INSTANCES = 5_000  # of a side that are compared
 
-Changed = tuple[dict[str, Any], Change | None]  # what was compared, and None where it could not be
+Changed = tuple[dict[str, Any], Change | None]
+"""The names of what was compared, and the change, None where the two could not be compared."""
 
 
 def trained(stores: Stores, name: str, version: int) -> tuple[np.ndarray | None, int]:
-    """The class shares (K,) and the rows that a version was fitted on; None and 0 of one that is
-    deleted, or has no classes.
+    """The class shares (K,) and the number of rows that a version was fitted on; None and 0 of a
+    version that is deleted, or has no classes.
     """
     try:
         card = stores.registry.index.card(name, version)
@@ -50,22 +51,23 @@ def trained(stores: Stores, name: str, version: int) -> tuple[np.ndarray | None,
 
 @dataclass
 class ClassShares:
-    """Counts of the classes by version, and of the same cases the sums of the probabilities."""
+    """Counts (K,) of the classes by version, and `promised`: of the same cases the sums (K,) of the
+    probabilities.
+    """
 
     counts: dict[int, np.ndarray] = field(default_factory=dict)
     promised: dict[int, np.ndarray] = field(default_factory=dict)
 
     def add(self, part: Slice, trained: Trained) -> None:
-        version, rows = part.stack.version, np.flatnonzero(part.known)
+        version = part.stack.version
+        rows = np.flatnonzero(part.known)
         shares, _ = trained(version)
         if shares is None or not len(rows):
             return
-        self.counts[version] = self.counts.get(version, 0) + np.bincount(
-            part.truth[rows], minlength=len(shares)
-        )
-        self.promised[version] = self.promised.get(version, 0.0) + part.probabilities[rows].sum(
-            axis=0
-        )
+        counts = np.bincount(part.truth[rows], minlength=len(shares))
+        promised = part.probabilities[rows].sum(axis=0)
+        self.counts[version] = self.counts.get(version, 0) + counts
+        self.promised[version] = self.promised.get(version, 0.0) + promised
 
     def document(
         self,
@@ -75,19 +77,29 @@ class ClassShares:
         *,
         selective: bool,
     ) -> dict[str, Any]:
-        """Whether they changed is not answered where truth is known more often after some actions."""
+        """The shares by version and class, and whether they changed: null with `selective`, where
+        truth is known more often after some actions.
+        """
         versions = sorted(version for version, counts in self.counts.items() if counts.sum())
-        shares, tables = {}, []
+        shares: dict[int, np.ndarray] = {}
+        tables: list[tuple[np.ndarray, np.ndarray]] = []  # counts now, and in training
         for version in versions:
-            before, rows = trained(version)
-            assert before is not None
-            shares[version] = before
-            tables.append((self.counts[version], np.rint(before * rows).astype(np.int64)))
+            trained_shares, rows = trained(version)
+            assert trained_shares is not None
+            shares[version] = trained_shares
+            trained_counts = np.rint(trained_shares * rows).astype(np.int64)
+            tables.append((self.counts[version], trained_counts))
         p_values = [category_change(*table).p_value for table in tables]
-        adjusted = holm(np.array(p_values))
-        factors = [odds_change(*table) if table[1].any() else None for table in tables]
-        return {
-            "versions": [
+        adjusted = holm(np.array(p_values)).tolist()
+        lines = []
+        for i, version in enumerate(versions):
+            counts, trained_counts = tables[i]
+            factor = odds_change(counts, trained_counts) if trained_counts.any() else None
+            changed = None
+            if not selective and factor is not None:
+                changed = adjusted[i] < SIGNIFICANT and factor >= _MIN_ODDS_FACTOR
+            columns = zip(classes[version], counts, shares[version], strict=True)
+            lines.append(
                 {
                     "version": version,
                     "classes": [
@@ -95,63 +107,59 @@ class ClassShares:
                             "class": label,
                             "cases": int(count),
                             "observed": float(count / counts.sum()),
-                            "trained": float(p),
+                            "trained": float(share),
                         }
-                        for label, count, p in zip(
-                            classes[version], counts, shares[version], strict=True
-                        )
+                        for label, count, share in columns
                     ],
-                    "p_value": p,
-                    "adjusted_p_value": float(own),
+                    "p_value": p_values[i],
+                    "adjusted_p_value": adjusted[i],
                     "odds_ratio": factor,
-                    "changed": None
-                    if selective or factor is None
-                    else bool(own < SIGNIFICANT and factor >= _CHANGED),
+                    "changed": changed,
                 }
-                for version, (counts, _), p, own, factor in zip(
-                    versions, tables, p_values, adjusted, factors, strict=True
-                )
-            ],
-            "basis": basis,
-        }
+            )
+        return {"versions": lines, "basis": basis}
 
     def missing(self, classes: Mapping[int, Sequence[Label]]) -> str | None:
-        """Why nothing is concluded where the truths of some class seem not to become known; None
-        where all do.
+        """Why nothing is concluded where the truth of some class seems never to become known; else
+        None.
 
-        Among the cases with known truth a class was promised dozens of times, and none of them has
-        it.
+        That is so where the model expected at least `_MIN_PROMISED` cases of a class among those
+        with known truth, and there is none.
         """
         for version, counts in self.counts.items():
             promised = np.where(counts == 0, self.promised[version], 0.0)
-            if promised.max(initial=0.0) >= _PROMISED:
+            if promised.max(initial=0.0) >= _MIN_PROMISED:
                 k = int(promised.argmax())
-                what = f"{promised[k]:.0f} of the cases with known truth were expected to be {classes[version][k]!r}"
-                return f"{what}, and none is: perhaps the truth of other classes only becomes known"
+                return (
+                    f"{promised[k]:.0f} of the cases with known truth were expected to be"
+                    f" {classes[version][k]!r}, and none is:"
+                    " perhaps the truth of other classes only becomes known"
+                )
         return None
 
 
 def drift(changes: Sequence[Changed]) -> list[dict[str, Any]]:
-    """Names and changes, where there are any, as documents; one correction for all."""
-    found = [(name, change) for name, change in changes if change is not None]
-    adjusted = holm(np.array([change.p_value for _, change in found]))
+    """The changes that could be computed, as documents; p-values are corrected for their number."""
+    compared = [(name, change) for name, change in changes if change is not None]
+    adjusted = holm(np.array([change.p_value for _, change in compared])).tolist()
     return [
         {
             **name,
             "psi": change.psi,
             "ks": change.ks,
             "p_value": change.p_value,
-            "adjusted_p_value": float(own),
-            "drifted": drifted(change, float(own)),
+            "adjusted_p_value": p,
+            "drifted": drifted(change, p),
         }
-        for (name, change), own in zip(found, adjusted, strict=True)
+        for (name, change), p in zip(compared, adjusted, strict=True)
     ]
 
 
 @dataclass
 class Scores:
-    """Histograms (K, bins) by version, classes and day of the probabilities of each class, under
-    the priors of training, with all features known.
+    """Histograms (K, bins) of the probabilities of each class, by version, classes and day.
+
+    Only cases with all features, under the priors of training.
     """
 
     by_day: dict[tuple[int, tuple[Label, ...]], dict[int, np.ndarray]] = field(default_factory=dict)
@@ -164,41 +172,40 @@ class Scores:
         days[part.day] = days.get(part.day, 0) + counts
 
     def changes(self) -> Iterator[Changed]:
-        """The probabilities of each class on the earlier days against the later ones, each about
-        half of the cases.
+        """The change of each class's probabilities between the earlier and the later days, each
+        about half of the cases.
         """
         for (version, classes), days in sorted(self.by_day.items(), key=lambda item: item[0][0]):
-            listed = np.array([days[day] for day in sorted(days)])  # (D, K, bins)
-            K = listed.shape[1]
-            sizes = np.cumsum(listed[:, 0].sum(axis=1))
-            cut = min(int(np.searchsorted(sizes, sizes[-1] / 2)) + 1, len(listed) - 1)
-            before, after = listed[:cut].sum(axis=0), listed[cut:].sum(axis=0)
-            for k in range(1 if K == 2 else 0, K):  # of two classes one has it all
-                if min(before[k].sum(), after[k].sum()) >= _FEWEST:
-                    yield (
-                        {"version": version, "class": classes[k]},
-                        histogram_change(before[k], after[k]),
-                    )
+            histograms = np.array([days[day] for day in sorted(days)])  # (D, K, bins)
+            K = histograms.shape[1]
+            sizes = np.cumsum(histograms[:, 0].sum(axis=1))
+            cut = min(int(np.searchsorted(sizes, sizes[-1] / 2)) + 1, len(histograms) - 1)
+            before = histograms[:cut].sum(axis=0)
+            after = histograms[cut:].sum(axis=0)
+            for k in range(1 if K == 2 else 0, K):  # of two classes one determines the other
+                if min(before[k].sum(), after[k].sum()) >= _MIN_CASES:
+                    change = histogram_change(before[k], after[k])
+                    yield {"version": version, "class": classes[k]}, change
 
 
 def feature_changes(recorded: Iterable[Cases]) -> Iterator[Changed]:
-    """Each feature of recorded instances, of the first days against the last: its values, None
-    where they cannot be compared, and whether it is missing as often.
+    """The changes of each feature of recorded instances, of the first days against the last: of its
+    values, None where they cannot be compared, and of how often it is missing.
     """
     before, after = sides(recorded)
-    for name in dict.fromkeys(name for one in (*before, *after) for name in one):
-        columns = [[one.get(name) for one in side] for side in (before, after)]
-        yield {"feature": name, "of": "values"}, compared_values(*columns)
+    for name in dict.fromkeys(name for instance in (*before, *after) for name in instance):
+        columns = [[instance.get(name) for instance in side] for side in (before, after)]
+        yield {"feature": name, "of": "values"}, value_change(*columns)
         counts = np.array(
             [np.bincount([value is None for value in side], minlength=2) for side in columns]
         )
-        if counts.sum(axis=1).min() >= _FEWEST and counts[:, 1].any():
+        if counts.sum(axis=1).min() >= _MIN_CASES and counts[:, 1].any():
             yield {"feature": name, "of": "missing"}, category_change(*counts)
 
 
-def compared_values(before: Sequence[Any], after: Sequence[Any]) -> Change | None:
-    """Values of a feature, numbers or categories, without missing ones; None with too few, or
-    numbers beside text.
+def value_change(before: Sequence[Any], after: Sequence[Any]) -> Change | None:
+    """The change of a feature's values, numbers or categories, without missing ones; None with too
+    few values, or numbers beside text.
     """
     columns = [[value for value in side if value is not None] for side in (before, after)]
     kinds = {
@@ -206,18 +213,18 @@ def compared_values(before: Sequence[Any], after: Sequence[Any]) -> Change | Non
         for side in columns
         for value in side
     }
-    if min(map(len, columns)) < _FEWEST or len(kinds) != 1:
+    if min(map(len, columns)) < _MIN_CASES or len(kinds) != 1:
         return None
     if kinds == {True}:
         numbers = [np.array(side, dtype=np.float64) for side in columns]
-        found = np.unique(np.concatenate(numbers))
-        return histogram_change(
-            *(np.bincount(np.searchsorted(found, side), minlength=len(found)) for side in numbers)
-        )
-    places = {
-        name: i
-        for i, name in enumerate(dict.fromkeys(str(value) for side in columns for value in side))
-    }
+        distinct = np.unique(np.concatenate(numbers))
+        histograms = [
+            np.bincount(np.searchsorted(distinct, side), minlength=len(distinct))
+            for side in numbers
+        ]
+        return histogram_change(*histograms)
+    categories = dict.fromkeys(str(value) for side in columns for value in side)
+    places = {name: i for i, name in enumerate(categories)}
     counts = [
         np.bincount([places[str(value)] for value in side], minlength=len(places))
         for side in columns
@@ -226,32 +233,36 @@ def compared_values(before: Sequence[Any], after: Sequence[Any]) -> Change | Non
 
 
 def sides(recorded: Iterable[Cases]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Instances of the first and of the last half of the days that have any, at most 5,000 of each;
-    none of one day.
+    """Instances of the first and of the last half of the days that have any, at most
+    `_MAX_INSTANCES` of each half; none where only one day has any.
 
     Drawn at random, with the same chance for each instance of a side: rows of a day in the order in
     which they are stored, or as many of a quiet day as of a busy one, would differ where nothing
-    has changed. Kept are those with the least random numbers.
+    has changed. The instances with the smallest random numbers are held.
     """
-    rng, limit = np.random.default_rng(0), 1.0
-    number, day, text = np.empty(0), np.empty(0, dtype=np.int64), np.empty(0, dtype=object)
+    rng = np.random.default_rng(0)
+    limit = 1.0
+    number = np.empty(0)
+    day = np.empty(0, dtype=np.int64)
+    text = np.empty(0, dtype=object)
     for cases in recorded:
-        texts = np.array([one for one in cases.instances or () if one is not None], dtype=object)
+        instances = [instance for instance in cases.instances or () if instance is not None]
+        texts = np.array(instances, dtype=object)
         numbers = rng.random(len(texts))
-        near = numbers < limit
-        number = np.append(number, numbers[near])
-        day, text = np.append(day, np.full(near.sum(), cases.day)), np.append(text, texts[near])
+        is_small = numbers < limit
+        number = np.append(number, numbers[is_small])
+        day = np.append(day, np.full(is_small.sum(), cases.day))
+        text = np.append(text, texts[is_small])
         if len(number) > 2 * KEPT:
-            least = np.argpartition(number, KEPT)[:KEPT]
-            number, day, text = number[least], day[least], text[least]
+            smallest = np.argpartition(number, KEPT)[:KEPT]
+            number, day, text = number[smallest], day[smallest], text[smallest]
             limit = float(number.max())
     order = np.argsort(number)[:KEPT]
     day, text = day[order], text[order]
-    found = np.unique(day)
-    if len(found) < 2:
+    days = np.unique(day)
+    if len(days) < 2:
         return [], []
-    is_late = day >= found[len(found) // 2]
-    before, after = (
-        [orjson.loads(text) for text in text[own][:_OF_SIDE]] for own in (~is_late, is_late)
-    )
+    is_late = day >= days[len(days) // 2]
+    before = [orjson.loads(instance) for instance in text[~is_late][:_MAX_INSTANCES]]
+    after = [orjson.loads(instance) for instance in text[is_late][:_MAX_INSTANCES]]
     return before, after

@@ -1,6 +1,4 @@
-"""A data set of what was decided on and turned out: recorded instances with their truth, to learn
-from again.
-"""
+"""A data set of recorded instances with their truth, to train on."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -27,6 +25,7 @@ from app.training.models import card_of
 from payoff.errors import Invalid, TooLarge
 
 _TYPES = {"numeric": "number", "categorical": "category"}
+_REASONS = ("without_instance", "without_truth", "of_acquire")  # why decisions are left out
 
 
 def make(
@@ -39,23 +38,23 @@ def make(
     owner: str,
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> Dataset:
-    """Keep the recorded instances of a model from `since` until before `until` whose truth is
-    known, as a data set.
+    """Make a data set of the recorded instances of a model from `since` until before `until` whose
+    truth is known.
 
-    Truths of days of which many are still to come count as unknown. Its columns are the features
+    Truths of days of which many are still to come count as unknown. The columns are the features
     and values of the model's latest version, without those that no instance has, and its label. The
-    record has, as `lineage`, where the rows come from, how many decisions are left out for what
-    reason, and `warnings` where they are no fair sample. Raises NotFound at /model, Conflict where
-    no data set can be made of these rows, Invalid at /name, TooLarge.
+    record has a `lineage`: the versions and the period of the rows, how many decisions are left out
+    for what reason, and `warnings` where the rows are no fair sample. Raises NotFound at /model,
+    Conflict where no data set can be made of these rows, Invalid at /name, TooLarge.
     """
     card = _latest(stores, model)
     request = UploadRequest(label=(card.labels[0],), name=name, owner=owner)
     request.check()
     counts: Counter[str] = Counter()
-    versions, names = set[int](), set[str]()
-    maturity = matured(
-        stores.archive.cases(model, since=since, until=until, arrivals_only=True), time()
-    )
+    versions: set[int] = set()
+    names: set[str] = set()
+    arrivals = stores.archive.cases(model, since=since, until=until, arrivals_only=True)
+    maturity = matured(arrivals, time())
     actions = ActionCounts()
     with TemporaryFile() as file:
         schema = _schema(card)
@@ -67,18 +66,17 @@ def make(
                     rows += _rows(part, card, counts, versions)
                 names.update(*rows)
                 writer.write_batch(_batch(rows, schema))
-                if counts["rows"] > stores.datasets.limits.max_rows:
-                    most = f"{stores.datasets.limits.max_rows:,} rows"
-                    raise TooLarge(f"a data set may have at most {most}; choose a period")
-        left_out = {
-            reason: counts[reason] for reason in ("without_instance", "without_truth", "of_acquire")
-        }
+                max_rows = stores.datasets.limits.max_rows
+                if counts["rows"] > max_rows:
+                    raise TooLarge(
+                        f"a data set may have at most {max_rows:,} rows; choose a period"
+                    )
+        left_out = {reason: counts[reason] for reason in _REASONS}
         if not counts["rows"]:
-            detail = ", ".join(
-                f"{count:,} {reason.replace('_', ' ')}" for reason, count in left_out.items()
-            )
+            reasons = [f"{count:,} {name.replace('_', ' ')}" for name, count in left_out.items()]
             raise Conflict(
-                f"no recorded decision of {model!r} has its instance and its truth: {detail}"
+                f"no recorded decision of {model!r} has its instance and its truth:"
+                f" {', '.join(reasons)}"
             )
         lineage = {
             "model": model,
@@ -93,13 +91,13 @@ def make(
         types |= dict.fromkeys(card.values, "value")
         types |= dict.fromkeys(types.keys() - names, "ignore")
         if not all(isinstance(name, int) for name in card.classes or ()):
-            types[card.labels[0]] = "category"  # the same classes, whatever they look like
+            types[card.labels[0]] = "category"  # also where the names look like numbers
         request = request.model_copy(update={"types": types})
         try:
             return stores.datasets.upload(
                 cast(BinaryIO, file), request, is_cancelled, lineage=lineage, ignored=card.ignored
             )
-        except Invalid as error:  # its places are in the file
+        except Invalid as error:  # its places are those of the file, which the client did not send
             raise Conflict(f"the recorded instances are no data set: {error.detail}") from error
 
 
@@ -111,24 +109,27 @@ def _latest(stores: Stores, model: str) -> Card:
     if card.classes is None or len(card.labels) > 1:
         raise Invalid.at(
             "/model",
-            f"{model!r} predicts numbers or several labels; a data set is made of decisions among classes",
+            f"{model!r} predicts numbers or several labels;"
+            " a data set is made of decisions among classes",
         )
     return card
 
 
 def _schema(card: Card) -> pa.Schema:
-    """The card's features, values, and its label."""
-    kinds = {
-        part.name: pa.float64() if part.type == "numeric" else pa.string() for part in card.features
+    """The columns of the card's features, of its values, and of its label."""
+    types = {
+        feature.name: pa.float64() if feature.type == "numeric" else pa.string()
+        for feature in card.features
     }
-    kinds |= dict.fromkeys(card.values, pa.float64())
-    integers = all(isinstance(name, int) for name in card.classes or ())
-    return pa.schema((kinds | {card.labels[0]: pa.int64() if integers else pa.string()}).items())
+    types |= dict.fromkeys(card.values, pa.float64())
+    has_integers = all(isinstance(name, int) for name in card.classes or ())
+    types[card.labels[0]] = pa.int64() if has_integers else pa.string()
+    return pa.schema(types.items())
 
 
 def _batch(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
-    """Rows to be written, null where one lacks a value; Conflict where one is of another kind than
-    its column.
+    """Rows to be written, null where a row lacks a value; Conflict where a value is of another kind
+    than its column.
     """
     columns = []
     for field in schema:
@@ -142,17 +143,28 @@ def _batch(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
 def _rows(
     cases: Cases, card: Card, counts: Counter[str], versions: set[int]
 ) -> Iterator[dict[str, Any]]:
-    """A row for each usable case, with what its instance has of the card's features and values.
-    Count these, and the others by what they lack; add to `versions`.
+    """A row for each usable case, with the card's features and values that its instance has.
+
+    Adds the number of rows, and of other cases by the reason, to `counts`, and the versions of the
+    rows to `versions`.
     """
     assert cases.instances is not None
     features = [*(feature.name for feature in card.features), *card.values]
     readers = {feature.name: reader(feature.form) for feature in card.features if feature.form}
     schema = card.schema_of_features()
     words = {schema.names[j]: partial(schema.word, j) for j in schema.categorical}
-    for instance, term, truth in zip(
-        cases.instances, cases.term.tolist(), cases.truth.tolist(), strict=True
-    ):
+
+    def convert(name: str, value: Any) -> Any:
+        if name in words:
+            value = words[name](value)
+        if isinstance(value, int):  # Arrow makes no floats of integers above 2 ** 53
+            value = float(value)
+        if name in readers and isinstance(value, str):
+            value = readers[name](value)
+        return value
+
+    columns = zip(cases.instances, cases.term.tolist(), cases.truth.tolist(), strict=True)
+    for instance, term, truth in columns:
         terms = cases.terms[term]
         if terms.verb != "predict":
             counts["of_acquire"] += 1
@@ -165,15 +177,5 @@ def _rows(
             versions.add(terms.version)
             values = orjson.loads(instance)
             row = {name: values[name] for name in features if values.get(name) is not None}
-            row |= {name: word(row[name]) for name, word in words.items() if name in row}
-            # of integers above 2 ** 53 Arrow makes no floats by itself
-            row = {
-                name: float(value) if isinstance(value, int) else value
-                for name, value in row.items()
-            }
-            row |= {
-                name: read(row[name])
-                for name, read in readers.items()
-                if isinstance(row.get(name), str)
-            }
+            row = {name: convert(name, value) for name, value in row.items()}
             yield row | {card.labels[0]: terms.classes[truth]}

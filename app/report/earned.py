@@ -1,5 +1,5 @@
-"""What the decisions earned against what was expected of them, and what is known of that: the
-verdict on the model, whether truth depends on the action, and the bounds that leaves.
+"""The realised benefit of decisions against the expected one: the verdict on the model, whether the
+truth is known more often after some actions, and the bounds for unknown truths.
 
 Every object with an amount of money has `basis`: which cases it is about, and what it takes for
 granted.
@@ -20,91 +20,103 @@ from payoff.evidence.truths import AlikeDecisions, known_shares, payoff_range
 ALL = "all decisions, by the model's probabilities"
 KNOWN = "decisions with known truth"
 ASSUMING = "decisions with known truth, as if whether the truth is known did not depend on it"
-SELECTED = "only decisions with known truth, which depends on the action; not an estimate for all decisions"
+SELECTED = (
+    "only decisions with known truth, which depends on the action;"
+    " not an estimate for all decisions"
+)
 _TOLERANCE = 0.1  # of the mean absolute expected benefit
 UNEQUAL = "truth is known more often after some actions than after others"
 WHATEVER = "all decisions; for those without known truth the worst and the best class"
-_EXPECTED = "all decisions; for those without known truth what the model expects, which nothing here confirms"
-OFTEN = 0.05  # of the cases, from which on an action counts
+_EXPECTED = (
+    "all decisions; for those without known truth what the model expects,"
+    " which nothing here confirms"
+)
+MIN_ACTION_SHARE = 0.05  # of the cases; rarer actions are not tested
 
 
 @dataclass
 class Account:
-    """Decisions, and what became of them: of all, or of one group."""
+    """Sums over decisions, of all or of one group.
+
+    `with_expectation` counts the decisions with an expected benefit, and `expected` is the sum of
+    these. `promised` is that sum for decisions with known truth, `magnitude` the sum of the
+    absolute values. `promise` compares decided with promised benefits. `performance` does so for
+    the actions really performed; it is None until one differs from the decision. `open` (4,) is
+    about decisions with a matrix whose truth is unknown: their number, and the sums of the smallest
+    and the greatest benefit that they can have, and of the expected one. `reported` is the benefit
+    that a client reported less that of the matrix, 0 where the client reported none.
+    """
 
     decisions: int = 0
     known: int = 0
-    expecting: int = 0  # decisions with an expected benefit
-    expected: float = 0.0  # the sum of theirs
-    promised: float = 0.0  # the same of those with known truth
-    size: float = 0.0  # the sum of the absolute ones of these
+    with_expectation: int = 0
+    expected: float = 0.0
+    promised: float = 0.0
+    magnitude: float = 0.0
     received: float = 0.0
     promise: PromiseSums = field(default_factory=PromiseSums)
-    taken: PromiseSums | None = (
-        None  # the same of the actions really taken, from the first that is another
-    )
-    taken_promised: float = 0.0
-    # Decisions with a matrix whose truth is unknown: how many, and the sums of the least and the
-    # greatest that they can earn, and of what is expected of them.
+    performance: PromiseSums | None = None
+    performed_promised: float = 0.0
     open: np.ndarray = field(default_factory=lambda: np.zeros(4))
-    told: MeanSums = field(
-        default_factory=MeanSums
-    )  # benefit told less that of the matrix, 0 where none was
+    reported: MeanSums = field(default_factory=MeanSums)
 
     def add(self, part: Slice, rows: np.ndarray | None = None) -> None:
-        """Cases of a slice: all, or these rows of it."""
-        every: Any = slice(None)
-        money, unknown = part.money, np.flatnonzero(~part.known & part.has_matrix)
+        """Add the cases of a slice: all, or these rows of it."""
+        index: Any = slice(None)
+        money = part.money
+        unknown = np.flatnonzero(~part.known & part.has_matrix)
         if rows is not None and len(rows) < len(part):
-            every, unknown = rows, np.intersect1d(unknown, rows, assume_unique=True)
-            own = np.isin(part.priced, rows, assume_unique=True)
-            money = Money(*(column[..., own] for column in money))
-        expected = part.expected[every]
+            index = rows
+            unknown = np.intersect1d(unknown, rows, assume_unique=True)
+            is_priced = np.isin(part.priced, rows, assume_unique=True)
+            money = Money(*(column[..., is_priced] for column in money))
+        expected = part.expected[index]
         self.decisions += len(expected)
-        self.known += int(np.count_nonzero(part.known[every]))
-        self.expecting += int(np.count_nonzero(~np.isnan(expected)))
+        self.known += int(np.count_nonzero(part.known[index]))
+        self.with_expectation += int(np.count_nonzero(~np.isnan(expected)))
         self.expected += float(np.nansum(expected))
         self.promised += float(money.promised.sum())
-        self.size += float(np.abs(money.promised).sum())
+        self.magnitude += float(np.abs(money.promised).sum())
         self.received += float(money.received.sum())
-        self.taken_promised += float(money.taken_promised.sum())
+        self.performed_promised += float(money.performed_promised.sum())
         low, high = payoff_range(part.payoffs(unknown, part.choice))
         self.open += (len(unknown), low.sum(), high.sum(), part.expected[unknown].sum())
-        self.told.add(money.received - money.taken_earned, part.day)
-        if self.taken is None and money.overridden.any():
-            self.taken = deepcopy(self.promise)  # until here they were the same
-        if self.taken is not None:
-            self.taken.compare(
-                money.taken_earned - money.taken_promised, money.taken_risks, part.day
-            )
+        self.reported.add(money.received - money.performed_earned, part.day)
+        if self.performance is None and money.overridden.any():
+            self.performance = deepcopy(self.promise)  # up to this slice the two are equal
+        if self.performance is not None:
+            differences = money.performed_earned - money.performed_promised
+            self.performance.compare(differences, money.performed_risks, part.day)
         self.promise.compare(money.decided - money.promised, money.risks, part.day)
 
     def document(self, basis: str, doubt: str | None = None) -> dict[str, Any]:
-        """Promised and realised benefit, their difference, the verdict, and counts; `doubt` is why
-        there is none.
+        """Promised and realised benefit, their difference, the verdict, and counts; a `doubt` is
+        the reason why there is no verdict.
         """
-        judged = judge(self.promise)
+        difference = judge(self.promise)
         n = self.promise.count
-        tolerance = _TOLERANCE * self.size / n if n else None
-        unknown, *ends = self.open.tolist()
-        low, high, held = (total(self.received + own, n + int(unknown), WHATEVER) for own in ends)
+        tolerance = _TOLERANCE * self.magnitude / n if n else None
+        unknown, *sums = self.open.tolist()
+        low, high, held = (
+            total(self.received + open_sum, n + int(unknown), WHATEVER) for open_sum in sums
+        )
         return {
             "promised": total(self.promised, n, f"{basis}; by the model's probabilities"),
-            "realised": total(self.received, n, basis) | amount(self._realised(judged), basis),
+            "realised": total(self.received, n, basis) | amount(self._realised(difference), basis),
             "difference": {
-                **amount(judged, basis),
+                **amount(difference, basis),
                 "cases": n,
-                "reason": doubt or judged.reason,
-                "p_value": judged.p_value,
-                "dispersion": judged.dispersion,
-                "day_inflation": judged.day_inflation,
+                "reason": doubt or difference.reason,
+                "p_value": difference.p_value,
+                "dispersion": difference.dispersion,
+                "day_inflation": difference.day_inflation,
                 "tolerance": tolerance,
             },
-            "verdict": "undecided" if doubt else judged.verdict(tolerance or 0.0),
+            "verdict": "undecided" if doubt else difference.verdict(tolerance or 0.0),
             "decisions": self.decisions,
             "known": self.known,
             "coverage": self.known / self.decisions if self.decisions else None,
-            "expected": total(self.expected, self.expecting, ALL),
+            "expected": total(self.expected, self.with_expectation, ALL),
             "bounds": {  # of all decisions with a matrix, whatever the unknown truths are
                 "cases": low["cases"],
                 "unknown": int(unknown),
@@ -121,44 +133,41 @@ class Account:
             },
         }
 
-    def _realised(self, judged: Mean) -> Mean:
-        """The benefit received, with an interval around what the model expected of the actions
-        really taken.
+    def _realised(self, difference: Mean) -> Mean:
+        """The benefit received, with an interval around the expected benefit of the actions really
+        performed; `difference` is that of the decisions.
 
-        Benefits that were told differ from the matrix by an amount with an interval of its own; the
-        two are added as independent (Zou and Donner, 2008).
+        Benefits that clients reported differ from the matrix by an amount with an interval of its
+        own; the two are added as independent (Zou and Donner, 2008).
         """
         n = self.promise.count
         if not n:
             return Mean(None)
-        taken = judged if self.taken is None else judge(self.taken)
-        low, high, mean, promised = (
-            taken.low,
-            taken.high,
-            self.received / n,
-            self.taken_promised / n,
-        )
-        told = self.told.mean()
-        if (
-            told.mean is None
-            or low is None
-            or high is None
-            or (self.told.nonzero and told.low is None)
-        ):
+        if self.performance is not None:
+            difference = judge(self.performance)
+        low, high = difference.low, difference.high
+        mean = self.received / n
+        promised = self.performed_promised / n
+        reported = self.reported.mean()
+        if reported.mean is None or low is None or high is None:
             return Mean(mean)
-        centre = mean - promised - told.mean
-        if told.low is not None and told.high is not None and self.told.nonzero:
-            low = centre + told.mean - float(np.hypot(centre - low, told.mean - told.low))
-            high = centre + told.mean + float(np.hypot(high - centre, told.high - told.mean))
+        if self.reported.nonzero:
+            if reported.low is None or reported.high is None:
+                return Mean(mean)
+            centre = mean - promised - reported.mean
+            below = float(np.hypot(centre - low, reported.mean - reported.low))
+            above = float(np.hypot(high - centre, reported.high - reported.mean))
+            low = centre + reported.mean - below
+            high = centre + reported.mean + above
         return Mean(mean, promised + low, promised + high)
 
 
-def amount(found: Mean, basis: str) -> dict[str, Any]:
+def amount(mean: Mean, basis: str) -> dict[str, Any]:
     """A mean with its interval."""
     return {
-        "mean": found.mean,
-        "low": found.low,
-        "high": found.high,
+        "mean": mean.mean,
+        "low": mean.low,
+        "high": mean.high,
         "level": LEVEL,
         "basis": basis,
     }
@@ -175,64 +184,71 @@ def total(amount: float, cases: int, basis: str) -> dict[str, Any]:
 
 
 def basis(known: int, decisions: int, *, selective: bool, reason: str | None) -> str:
-    """What an amount about the cases with known truth takes for granted; `reason`: why no day is
-    mature.
-    """
-    about = SELECTED if selective else ASSUMING if known < decisions else KNOWN
+    """The basis of an amount about the cases with known truth; `reason` is why no day is mature."""
+    if selective:
+        about = SELECTED
+    elif known < decisions:
+        about = ASSUMING
+    else:
+        about = KNOWN
     return about if reason is None else f"{about}; {reason}"
 
 
 @dataclass
 class ActionCounts:
-    """Counts of mature days; `by_action` are known truths and decisions (2,)."""
+    """Counts of mature days.
+
+    `by_action` are known truths and decisions (2,). `alike` are known cases and all (2, A), by key,
+    version and actions: a mixture of these may hide a difference. `performed` counts the actions
+    really performed in cases with known truth, `overridden` those that differ from the decision.
+    """
 
     by_action: dict[Label, np.ndarray] = field(
         default_factory=lambda: defaultdict(lambda: np.zeros(2, dtype=np.int64))
     )
-    # Known cases and all, counts (2, A), by key, version and actions.
     alike: dict[tuple[str | None, int, tuple[Label, ...]], np.ndarray] = field(default_factory=dict)
-    done: Counter[Label] = field(default_factory=Counter)  # actions really taken, of known cases
+    performed: Counter[Label] = field(default_factory=Counter)
     overridden: int = 0
 
     def add(self, part: Slice) -> None:
-        """Cases of a slice; those of days that are not mature are left out."""
+        """Add the cases of a slice, if its day is mature."""
         if not part.mature:
             return
-        stack, size = part.stack, len(part.stack.actions)
-        cases, known = (
-            np.bincount(own, minlength=size) for own in (part.choice, part.choice[part.known])
-        )
+        stack = part.stack
+        size = len(stack.actions)
+        cases = np.bincount(part.choice, minlength=size)
+        known = np.bincount(part.choice[part.known], minlength=size)
         for i in np.flatnonzero(cases).tolist():
             self.by_action[stack.actions[i]] += (known[i], cases[i])
-        self.overridden += int(np.count_nonzero((part.taken != part.choice)[part.known]))
-        done = np.bincount(part.taken[part.known], minlength=size).tolist()
-        self.done.update(dict(zip(stack.actions, done, strict=True)))
+        self.overridden += int(np.count_nonzero((part.performed != part.choice)[part.known]))
+        performed = np.bincount(part.performed[part.known], minlength=size).tolist()
+        self.performed.update(dict(zip(stack.actions, performed, strict=True)))
         code = part.key.astype(np.int64) * size + part.choice
-        tables = np.stack(
-            [np.bincount(own, minlength=len(part.keys) * size) for own in (code[part.known], code)]
-        )
-        for key, table in zip(
-            part.keys, np.moveaxis(tables.reshape(2, -1, size), 1, 0), strict=True
-        ):
-            if (
-                table[1].any()
-            ):  # decisions of one key, version and set of actions: mixtures may hide a difference
+        tables = [
+            np.bincount(codes, minlength=len(part.keys) * size).reshape(-1, size)
+            for codes in (code[part.known], code)
+        ]
+        for key, table in zip(part.keys, np.stack(tables, axis=1), strict=True):
+            if table[1].any():
                 name = key, stack.version, stack.actions
                 self.alike[name] = self.alike.get(name, 0) + table
 
     def document(self) -> dict[str, Any]:
         """Whether truth is known more often after some actions than after others."""
-        found = known_shares(
-            [AlikeDecisions(actions, *own) for (_, _, actions), own in self.alike.items()]
+        selection = known_shares(
+            [AlikeDecisions(actions, *table) for (_, _, actions), table in self.alike.items()]
         )
-        every = sum(own[1] for own in self.by_action.values())
-        often = [label for label, (_, cases) in self.by_action.items() if cases >= OFTEN * every]
-        replaced = bool(self.overridden) and any(
-            not self.done[label] for label in often
-        )  # and so never seen
+        decisions = sum(cases for _, cases in self.by_action.values())
+        frequent = [
+            label
+            for label, (_, cases) in self.by_action.items()
+            if cases >= MIN_ACTION_SHARE * decisions
+        ]
+        # An action that people always replace is never followed by a truth.
+        is_replaced = bool(self.overridden) and not all(self.performed[label] for label in frequent)
         return {
-            "is": replaced or found.selective,
-            "p_value": found.p_value,
+            "is": is_replaced or selection.selective,
+            "p_value": selection.p_value,
             "actions": [
                 {
                     "action": label,

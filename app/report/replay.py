@@ -1,5 +1,5 @@
-"""Replaying recorded decisions: what others would have earned where the truth is known. An order is
-checked and becomes a job; the job's own process replays.
+"""Replays of recorded decisions: the benefit of other models, rules and matrices where the truth is
+known. A request is checked and becomes a job; the job's own process replays.
 """
 
 import math
@@ -51,7 +51,7 @@ from payoff.evidence.intervals import LARGEST_EARNED, SIGNIFICANT
 from payoff.evidence.truths import Maturity, payoff_range
 
 KIND = "replay"
-_USUAL = ({"rule": "expected_benefit"}, {"rule": "most_probable"})
+_DEFAULT_RULES = ({"rule": "expected_benefit"}, {"rule": "most_probable"})
 
 
 class ReplayRule(WireModel):
@@ -66,7 +66,7 @@ class ReplayRule(WireModel):
 
 
 class ReplayRequest(NamedMatrixFields, Period):
-    """What to replay."""
+    """The models, the rules and the matrix to replay."""
 
     models: Annotated[list[Text], Field(max_length=10)] = Field(
         default=[],
@@ -75,35 +75,40 @@ class ReplayRequest(NamedMatrixFields, Period):
     )
     rules: Annotated[list[ReplayRule], Field(min_length=1, max_length=20)] | None = Field(
         default=None,
-        description="applied to the recorded probabilities, and to those of each of `models`; without them"
-        " `expected_benefit`, and for the recorded ones alone `most_probable`",
+        description="applied to the recorded probabilities, and to those of each of `models`;"
+        " without them `expected_benefit`, and for the recorded ones alone `most_probable`",
     )
 
 
 def submit(
-    stores: Stores, reference: str, asked: ReplayRequest, *, key: str | None, caller: Caller
+    stores: Stores, reference: str, request: ReplayRequest, *, key: str | None, caller: Caller
 ) -> Job:
-    """Accept an order to replay the decisions of `name` (all versions), `name:3` or `name@alias`.
+    """Accept a request to replay the decisions of `name` (all versions), `name:3` or `name@alias`.
 
-    Raises Invalid with the place of what cannot work, NotFound for what is not published.
+    Raises Invalid with the place of what cannot work, NotFound for models that are not published.
     """
-    if not (asked.models or asked.rules or asked.stated):
+    if not (request.models or request.rules or request.stated):
         raise Invalid.at("", "send 'models', 'rules' or 'benefits' to replay")
-    wanted = Reference.parse(reference)
-    whole = wanted.version is None and wanted.alias is None
+    model = Reference.parse(reference)
+    has_version = model.version is not None or model.alias is not None
     card = card_of(stores, reference)
     if card.classes is None or card.classes == card.labels:
         raise Invalid(
-            f"{wanted.name!r} predicts numbers, or several labels; decisions among classes are replayed"
+            f"{model.name!r} predicts numbers, or several labels;"
+            " decisions among classes are replayed"
         )
-    stakes = named_matrix(with_saved(stores, asked, wanted.name, card.classes), card.classes)
-    by_case = None if stakes is None else stakes.cases
-    if stakes is not None and np.abs(stakes.benefits).max() > LARGEST_EARNED:
-        raise Invalid.at(
-            "/benefits", f"benefits of a magnitude above {LARGEST_EARNED:g} are not replayed"
-        )
-    rules = [rule.model_dump(exclude_none=True) for rule in asked.rules or ()]
-    rules = rules or list(_USUAL if not asked.models else _USUAL[:1])
+    matrix = named_matrix(with_saved(stores, request, model.name, card.classes), card.classes)
+    benefits = actions = None
+    if matrix is not None:
+        if np.abs(matrix.benefits).max() > LARGEST_EARNED:
+            raise Invalid.at(
+                "/benefits", f"benefits of a magnitude above {LARGEST_EARNED:g} are not replayed"
+            )
+        benefits = matrix.benefits.tolist() if matrix.cases is None else matrix.cases.cells()
+        actions = list(map(str, matrix.actions)) if matrix.is_named else None
+    rules = [rule.model_dump(exclude_none=True) for rule in request.rules or ()]
+    if not rules:
+        rules = list(_DEFAULT_RULES[:1] if request.models else _DEFAULT_RULES)
     for i, rule in enumerate(rules):
         with below(pointer("rules", i)):
             check_fields(_question(rule), None)
@@ -111,45 +116,42 @@ def submit(
                 with below("/priors"):
                     as_priors(rule["priors"], [str(name) for name in card.classes])
     spec = ReplaySpec(
-        model=wanted.name,
+        model=model.name,
         classes=list(card.classes),
-        versions=None if whole else [card.version],
-        models=_versions(stores, asked.models, card, caller),
+        versions=[card.version] if has_version else None,
+        models=_versions(stores, request.models, card, caller),
         rules=rules,
-        benefits=None
-        if stakes is None
-        else stakes.benefits.tolist()
-        if by_case is None
-        else by_case.cells(),
-        actions=None if stakes is None or not stakes.is_named else list(map(str, stakes.actions)),
+        benefits=benefits,
+        actions=actions,
         forms={feature.name: feature.form for feature in card.features if feature.form},
-        since=asked.since,
-        until=asked.until,
+        since=request.since,
+        until=request.until,
     )
-    return jobs.submit(stores, caller, KIND, spec, model=wanted.name, dataset=None, key=key)
+    return jobs.submit(stores, caller, KIND, spec, model=model.name, dataset=None, key=key)
 
 
 def _question(rule: Mapping[str, Any], benefits: Any = ()) -> RuleFields:
-    """A rule of an order, with these benefits; the recorded ones stand for what it does not state."""
+    """A rule with its benefits, by default those of the record, as the question of `/predict`."""
     return RuleFields.model_validate({**rule, "priors": None, "benefits": benefits})
 
 
 def _versions(stores: Stores, references: list[str], card: Card, caller: Caller) -> list[str]:
     """The models as `name:version`; Invalid or NotFound below /models."""
-    found, flaws = [], []
+    versions: list[str] = []
+    flaws: list[Flaw] = []
     for i, reference in enumerate(references):
         caller.need_model(reference)
         try:
-            other = card_of(stores, reference)
+            version = card_of(stores, reference)
         except NotFound as error:
             raise NotFound.at(pointer("models", i), error.detail) from error
-        if other.classes != card.classes:
+        if version.classes != card.classes:
             flaws.append(
                 Flaw(pointer("models", i), f"{reference!r} has other classes than {card.name!r}")
             )
-        found.append(f"{other.name}:{other.version}")
+        versions.append(f"{version.name}:{version.version}")
     reject(flaws)
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(versions))
 
 
 def run(stores: Stores, job: Job) -> None:
@@ -163,86 +165,97 @@ def run(stores: Stores, job: Job) -> None:
 
 @dataclass
 class Alternative:
-    """A version, None for the recorded probabilities, and a rule, against what was done in the same
-    cases.
+    """A version, None for the recorded probabilities, and a rule, against the actions that were
+    really performed in the same cases.
 
-    Both sides earn what the matrix has, also where a client reported another benefit of what was
-    done.
+    The benefits of both sides are those of the matrix, also where a client reported another benefit
+    of the action performed. `bounds` (2,) are sums of the differences in cases with unknown truth,
+    in the worst and the best class.
     """
 
     model: str | None
     rule: dict[str, Any]
     cases: int = 0
     failure: str | None = None
-    done: float = 0.0
+    performed: float = 0.0
     paired: Paired = field(default_factory=Paired)
-    bounds: np.ndarray = field(
-        default_factory=lambda: np.zeros(2)
-    )  # sums of differences over all cases
+    bounds: np.ndarray = field(default_factory=lambda: np.zeros(2))
 
-    def add(self, part: Slice, chosen: np.ndarray) -> None:
-        """The cases of a slice in which this way (n,) decides."""
-        self.cases += int(np.count_nonzero(chosen != UNKNOWN))
-        rows = self.paired.compare(part, part.taken, chosen)
-        self.done += float(
-            part.stack.matrices[part.term[rows], part.truth[rows], part.taken[rows]].sum()
-        )
-        open_ = np.flatnonzero(~part.known & (chosen != UNKNOWN))
-        low, high = payoff_range(part.payoffs(open_, chosen) - part.payoffs(open_, part.taken))
+    def add(self, part: Slice, choice: np.ndarray) -> None:
+        """Add the cases of a slice in which this way (n,) decides."""
+        decides = choice != UNKNOWN
+        self.cases += int(np.count_nonzero(decides))
+        rows = self.paired.compare(part, part.performed, choice)
+        earned = part.stack.matrices[part.term[rows], part.truth[rows], part.performed[rows]]
+        self.performed += float(earned.sum())
+        unknown = np.flatnonzero(~part.known & decides)
+        gains = part.payoffs(unknown, choice) - part.payoffs(unknown, part.performed)
+        low, high = payoff_range(gains)
         self.bounds += (low.sum(), high.sum())
 
     def document(self, p_value: float, *, selective: bool, late: str | None) -> dict[str, Any]:
-        """The figures; `p_value` is corrected for the number of alternatives, `late` why nothing
+        """The figures; `p_value` is corrected for the number of alternatives, `late` is why nothing
         can be concluded yet.
         """
         known = self.paired.count
-        named = {"model": self.model, "rule": self.rule, "cases": self.cases, "known": known}
-        if self.failure is not None or not known:
-            why = (
-                "no case has a known truth"
-                if self.cases
-                else "there is no case, or no instance of one was recorded"
-            )
-            return named | {"error": self.failure or why}
+        head = {"model": self.model, "rule": self.rule, "cases": self.cases, "known": known}
+        if self.failure is not None:
+            return head | {"error": self.failure}
+        if not self.cases:
+            return head | {"error": "there is no case, or no instance of one was recorded"}
+        if not known:
+            return head | {"error": "no case has a known truth"}
         about = basis(known, self.cases, selective=selective, reason=late)
         low, high = ((self.bounds + self.paired.total) / self.cases).tolist()
-        differing, found = self.paired.nonzero, self.paired.mean()
-        shown = verdict(found)
-        reason = (
-            late if late is not None
-            else f"only {differing} cases differ; {MIN_ROWS_TO_COMPARE} are needed" if differing < MIN_ROWS_TO_COMPARE
-            else found.reason if found.reason is not None
-            else "the difference may be chance" if shown == "undecided" or p_value >= SIGNIFICANT
-            else f"{UNEQUAL}, and the bounds over all decisions contain 0" if selective and low <= 0 <= high
-            else None
-        )  # fmt: skip
+        result = "same"
+        reason = None
+        if self.paired.nonzero:
+            has_zero = selective and low <= 0 <= high
+            reason = late or self._doubt(p_value)
+            if reason is None and has_zero:
+                reason = f"{UNEQUAL}, and the bounds over all decisions contain 0"
+            result = "undecided" if reason else verdict(self.paired.mean())
         return {
-            **total(self.done + self.paired.total, known, about),
-            **named,
-            "done": total(self.done, known, about),
+            **total(self.performed + self.paired.total, known, about),
+            **head,
+            "done": total(self.performed, known, about),
             "difference": gain(self.paired, about),
             "bounds": {"basis": WHATEVER, "low": low, "high": high},
             "adjusted_p_value": p_value,
-            "verdict": "same" if not differing else "undecided" if reason else shown,
-            "reason": reason if differing else None,
+            "verdict": result,
+            "reason": reason,
         }
+
+    def _doubt(self, p_value: float) -> str | None:
+        """Why the difference on known cases shows nothing; None where it shows which is better."""
+        differing = self.paired.nonzero
+        if differing < MIN_ROWS_TO_COMPARE:
+            return f"only {differing} cases differ; {MIN_ROWS_TO_COMPARE} are needed"
+        mean = self.paired.mean()
+        if mean.reason is not None:
+            return mean.reason
+        if verdict(mean) == "undecided" or p_value >= SIGNIFICANT:
+            return "the difference may be chance"
+        return None
 
 
 def documents(
     alternatives: Sequence[Alternative], *, selective: bool, late: str | None = None
 ) -> list[dict[str, Any]]:
-    """The figures of all alternatives, with one correction for all that differ from what was done
-    (Holm).
+    """The figures of all alternatives, with one correction for the number of those that differ from
+    the actions performed (Holm).
     """
     adjusted = np.ones(len(alternatives))
     tested = [
-        i for i, each in enumerate(alternatives) if each.failure is None and each.paired.nonzero
+        i
+        for i, alternative in enumerate(alternatives)
+        if alternative.failure is None and alternative.paired.nonzero
     ]
-    found = [alternatives[i].paired.mean().p_value for i in tested]
-    adjusted[tested] = holm(np.array([1.0 if p is None else p for p in found]))
+    p_values = [alternatives[i].paired.mean().p_value for i in tested]
+    adjusted[tested] = holm(np.array([1.0 if p is None else p for p in p_values]))
     return [
-        each.document(float(p), selective=selective, late=late)
-        for each, p in zip(alternatives, adjusted, strict=True)
+        alternative.document(float(p), selective=selective, late=late)
+        for alternative, p in zip(alternatives, adjusted, strict=True)
     ]
 
 
@@ -253,13 +266,14 @@ class Replay:
         self._archive = stores.archive
         self._spec = spec
         self._models = {name: stores.registry.load(name) for name in spec.models}
-        stakes = read_matrix(MatrixFields.model_construct(benefits=spec.benefits), spec.classes)
-        self._by_case = None if stakes is None else stakes.cases
+        matrix = read_matrix(MatrixFields.model_construct(benefits=spec.benefits), spec.classes)
+        self._case_benefits = None if matrix is None else matrix.cases
         self._trained = cache(partial(trained, stores, spec.model))
         self._left_out: Counter[str] = Counter()
         self._actions = ActionCounts()
         self._maturity = Maturity()
-        self._decisions = self._known = 0
+        self._decisions = 0
+        self._known = 0
         self.alternatives = [
             Alternative(name, rule) for name in (None, *spec.models) for rule in spec.rules
         ]
@@ -274,24 +288,31 @@ class Replay:
             versions=spec.versions,
         )
         self._maturity = matured(recorded(arrivals_only=True), time())
-        last, first = day_of(time() if spec.until is None else spec.until), None
-        for cases in recorded(with_instances=bool(spec.models) or self._by_case is not None):
+        last = day_of(time() if spec.until is None else spec.until)
+        first = None
+        needs_instances = bool(spec.models) or self._case_benefits is not None
+        for cases in recorded(with_instances=needs_instances):
             first = cases.day if first is None else first
             for part in self._comparable(cases):
                 self._decisions += len(part)
                 self._known += int(np.count_nonzero(part.known))
-                posteriors: dict[str | None, tuple[np.ndarray, np.ndarray]] = {}
-                for alternative in self.alternatives:
-                    if alternative.failure is None:  # one that cannot decide is not asked again
-                        try:
-                            self._decide(alternative, part, posteriors)
-                        except PayoffError as error:
-                            alternative.failure = error.detail
+                self._add(part)
             progress.report((cases.day + 1 - first) / max(last + 1 - first, 1), "replaying")
+
+    def _add(self, part: Slice) -> None:
+        """Add a slice to the alternatives, until they fail."""
+        posteriors: dict[str | None, tuple[np.ndarray, np.ndarray]] = {}
+        for alternative in self.alternatives:
+            if alternative.failure is None:
+                try:
+                    self._decide(alternative, part, posteriors)
+                except PayoffError as error:
+                    alternative.failure = error.detail
 
     def document(self) -> dict[str, Any]:
         """The job's result."""
-        selective, maturity = self._actions.document(), self._maturity
+        selective = self._actions.document()
+        maturity = self._maturity
         return {
             "model": self._spec.model,
             "versions": self._spec.versions,
@@ -307,72 +328,70 @@ class Replay:
         }
 
     def _comparable(self, cases: Cases) -> Iterator[Slice]:
-        """Cases that were made under the same priors, their terms as they are replayed; the others
-        are counted.
+        """Slices of cases under the same priors, with the terms under which they are replayed; the
+        other cases are counted.
         """
         for part in slices(cases, self._maturity.since):
             self._actions.add(part)
         cases, matrices = self._matrices(cases)
-        found = [
-            self._replayed(terms, matrix)
-            for terms, matrix in zip(cases.terms, matrices, strict=False)
-        ]
+        # The place of each action among those that are replayed; the last column is for no action.
         width = max((len(terms.actions) for terms in cases.terms), default=0) + 1
-        place = np.full(
-            (len(found), width), UNKNOWN, dtype=np.int32
-        )  # of each action; the last one stands for none
-        counts = np.bincount(cases.term, minlength=len(found)).tolist()
+        place = np.full((len(cases.terms), width), UNKNOWN, dtype=np.int32)
+        counts = np.bincount(cases.term, minlength=len(cases.terms)).tolist()
         terms = []
-        for t, (before, after) in enumerate(zip(cases.terms, found, strict=True)):
-            if isinstance(after, str):
-                self._left_out[after] += counts[t]
-                terms.append(replace(before, benefits=None))
+        for t, (recorded, matrix) in enumerate(zip(cases.terms, matrices, strict=False)):
+            replayed = self._replayed(recorded, matrix)
+            if isinstance(replayed, str):
+                self._left_out[replayed] += counts[t]
+                terms.append(replace(recorded, benefits=None))
             else:
-                names = list(map(str, after.actions))
-                place[t, : len(names)] = [names.index(str(name)) for name in before.actions]
-                terms.append(after)
+                names = list(map(str, replayed.actions))
+                place[t, : len(names)] = [names.index(str(name)) for name in recorded.actions]
+                terms.append(replayed)
         cases = replace(
             cases,
             terms=terms,
             choice=place[cases.term, cases.choice],
             action=place[cases.term, cases.action],
-            expected=np.zeros(len(cases)),  # a case without its promise can be replayed as well
+            expected=np.zeros(len(cases)),  # also a case without an expected benefit is replayed
         )
-        yield from (
-            part for part in slices(cases, self._maturity.since, self._priors) if part.stack.stated
-        )
+        for part in slices(cases, self._maturity.since, self._priors):
+            if part.stack.stated:
+                yield part
 
     def _matrices(self, cases: Cases) -> tuple[Cases, Iterable[Any]]:
-        """The matrix of the order for each of the terms; where it depends on the case, each has
-        terms of its own, and None where its recorded instance does not have the columns.
+        """The matrix of the request for each of the terms.
+
+        Where it depends on the case, each case gets terms of its own; the matrix is None where the
+        recorded instance does not have the columns.
         """
-        by_case = self._by_case
-        if by_case is None:
+        benefits = self._case_benefits
+        if benefits is None:
             return cases, repeat(self._spec.benefits)
         instances = [orjson.loads(text or "{}") for text in cases.instances or ()]
-        values = np.array(
-            [[self._number(name, one.get(name)) for name in by_case.columns] for one in instances]
-        )
-        values = values.reshape(len(cases), len(by_case.columns))
-        usable = (np.abs(values) <= LARGEST_EARNED).all(axis=1)
-        B = by_case.at(np.where(usable[:, None], values, 0.0))
-        usable &= (np.abs(B) <= LARGEST_EARNED).all(axis=(1, 2))
-        own = replace(
-            cases, terms=[cases.terms[t] for t in cases.term.tolist()], term=np.arange(len(cases))
-        )
-        return own, [
-            matrix if fine else None
-            for matrix, fine in zip(B.tolist(), usable.tolist(), strict=True)
+        numbers = [
+            [self._number(name, instance.get(name)) for name in benefits.columns]
+            for instance in instances
         ]
+        values = np.array(numbers).reshape(len(cases), len(benefits.columns))
+        usable = (np.abs(values) <= LARGEST_EARNED).all(axis=1)
+        B = benefits.at(np.where(usable[:, None], values, 0.0))
+        usable &= (np.abs(B) <= LARGEST_EARNED).all(axis=(1, 2))
+        matrices = [
+            matrix if is_usable else None
+            for matrix, is_usable in zip(B.tolist(), usable.tolist(), strict=True)
+        ]
+        terms = [cases.terms[t] for t in cases.term.tolist()]
+        return replace(cases, terms=terms, term=np.arange(len(cases))), matrices
 
     def _number(self, name: str, value: Any) -> float:
-        """A recorded value as a number; NaN where it is none."""
+        """A recorded value as a number; NaN where it is not a number."""
         if isinstance(value, str) and name in self._spec.forms:
             value = reader(self._spec.forms[name])(value.strip())
         return float(value) if isinstance(value, int | float) else math.nan
 
     def _replayed(self, terms: Terms, benefits: Any) -> Terms | str:
-        """The terms with the matrix that counts; or why their cases are left out."""
+        """The terms with the matrix of the replay, or the reason why their cases are left out."""
         spec = self._spec
         if terms.classes != tuple(spec.classes):
             return "other_classes"
@@ -381,21 +400,19 @@ class Replay:
         actions = tuple(spec.actions or spec.classes)
         if sorted(map(str, actions)) != sorted(map(str, terms.actions)):
             return "other_actions"
-        return "without_columns" if benefits is None else replace(
-            terms, actions=actions, benefits=tuple(map(tuple, benefits))
-        )  # fmt: skip
+        if benefits is None:
+            return "without_columns"
+        return replace(terms, actions=actions, benefits=tuple(map(tuple, benefits)))
 
     def _priors(self, terms: Terms) -> tuple[tuple[float, ...] | None, tuple[float, ...] | None]:
         """The priors that a request stated, and those of its probabilities: these, or those of
         training.
         """
-        sent = (
-            None
-            if terms.priors is None
-            else tuple(terms.priors[str(name)] for name in terms.classes)
-        )
+        if terms.priors is not None:
+            stated = tuple(terms.priors[str(name)] for name in terms.classes)
+            return stated, stated
         shares, _ = self._trained(terms.version)
-        return sent, sent or (None if shares is None else tuple(shares.tolist()))
+        return None, None if shares is None else tuple(shares.tolist())
 
     def _decide(
         self,
@@ -403,69 +420,68 @@ class Replay:
         part: Slice,
         posteriors: dict[str | None, tuple[np.ndarray, np.ndarray]],
     ) -> None:
-        """Enter what the alternative decides."""
-        name, wanted, classes = (
-            alternative.model,
-            alternative.rule.get("priors"),
-            part.stack.classes,
-        )
-        sent, base = self._priors(part.terms[0])
+        """Add the decisions of the alternative; `posteriors` has the rows and the probabilities
+        (n, K) of each model.
+        """
+        name = alternative.model
+        classes = part.stack.classes
+        priors = alternative.rule.get("priors")
+        stated_priors, base_priors = self._priors(part.terms[0])
         if name not in posteriors:
             posteriors[name] = self._posterior(name, part)
         rows, P = posteriors[name]
         if not len(rows):
             return
         if name is not None:
-            base = tuple(self._models[name].priors.tolist())
-            if wanted is None and sent is not None:
-                wanted = dict(zip(map(str, classes), sent, strict=True))
-        if wanted is not None:
-            if base is None:
+            base_priors = tuple(self._models[name].priors.tolist())
+            if priors is None and stated_priors is not None:
+                priors = dict(zip(map(str, classes), stated_priors, strict=True))
+        if priors is not None:
+            if base_priors is None:
                 raise Invalid(
                     "the class priors in training are not known any more: the version was deleted"
                 )
-            _, P, _ = under_priors(P, classes, np.array(base), wanted)
+            _, P, _ = under_priors(P, classes, np.array(base_priors), priors)
         alternative.add(part, way(part, rows, _choice(alternative.rule, part, rows, P)))
 
     def _posterior(self, name: str | None, part: Slice) -> tuple[np.ndarray, np.ndarray]:
-        """The rows that a version can decide on, those with a whole instance, and its
-        probabilities; None as recorded.
+        """The rows that a version can decide on, and its probabilities; of None the recorded ones.
 
-        Of a case of /acquire only some features were known.
+        A version decides on recorded instances with all features. Of a case of /acquire only some
+        features were known.
         """
         if name is None:
             return np.arange(len(part)), part.probabilities
-        is_whole = np.array([terms.verb == "predict" for terms in part.terms])[part.term]
-        instances = part.instances or [None] * len(part)
-        rows = np.flatnonzero(is_whole & [instance is not None for instance in instances])
+        is_complete = np.array([terms.verb == "predict" for terms in part.terms])[part.term]
+        texts = part.instances or [None] * len(part)
+        rows = np.flatnonzero(is_complete & [text is not None for text in texts])
         if not len(rows):
             return rows, part.probabilities[rows]
         model = self._models[name]
-        known = frozenset(model.schema.names)  # beside which a benefit may depend on others
-        found = (orjson.loads(instances[i] or "") for i in rows.tolist())
-        X, _ = model.schema.encode(
-            [{name: one[name] for name in one if name in known} for one in found]
-        )
+        features = frozenset(model.schema.names)  # instances also have columns of benefits
+        instances = []
+        for i in rows.tolist():
+            instance = orjson.loads(texts[i] or "")
+            instances.append({name: instance[name] for name in instance if name in features})
+        X, _ = model.schema.encode(instances)
         return rows, model.estimator.posterior(X)
 
 
 def _choice(rule: Mapping[str, Any], part: Slice, rows: np.ndarray, P: np.ndarray) -> np.ndarray:
     """The actions (n,) of a rule for rows (n,) of a slice, with the probabilities P (n, K)."""
-    question, stack = _question(rule), part.stack
+    stack = part.stack
     is_uniform = (stack.matrices == stack.matrices[0]).all()
     B = stack.matrices[0] if is_uniform else stack.matrices[part.term[rows]]
     if rule["rule"] == "most_probable":
         likely = P.argmax(axis=1)
-        return np.asarray(
-            (B[likely] if is_uniform else B[np.arange(len(P)), likely]).argmax(axis=1)
-        )
+        payoffs = B[likely] if is_uniform else B[np.arange(len(P)), likely]
+        return np.asarray(payoffs.argmax(axis=1))
     if rule["rule"] == "expected_benefit":
         return decide(P, B).choice
-    by_costs = question.costs is not None
-    if by_costs and tuple(map(str, stack.actions)) != tuple(map(str, stack.classes)):
+    has_costs = _question(rule).costs is not None
+    if has_costs and tuple(map(str, stack.actions)) != tuple(map(str, stack.classes)):
         raise Invalid(
             f"{rule['rule']} decides among the classes, and these decisions are about other actions"
         )
-    return decide_given(
-        stack.classes, P, _question(rule, None if by_costs else B.tolist()), Rows(P, [])
-    ).choice
+    question = _question(rule, None if has_costs else B.tolist())
+    return decide_given(stack.classes, P, question, Rows(P, [])).choice

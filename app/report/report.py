@@ -1,6 +1,4 @@
-"""What recorded decisions earned, against what was expected of them: the pass over all cases, and
-the document.
-"""
+"""The report on recorded decisions: the pass over all cases, and the document."""
 
 from __future__ import annotations
 
@@ -38,9 +36,9 @@ from payoff.evidence.intervals import SIGNIFICANT
 from payoff.evidence.truths import ALPHA, Arrivals, Maturity
 
 _WRONG = ("over_promises", "under_promises")
-_NAMED = 10  # features
-MOST_GROUPS = 1_000
-_TIMED_CLASSES = 100  # of which each is timed apart; the others together
+_MAX_NAMED_FEATURES = 10
+MAX_GROUPS = 1_000
+_TIMED_CLASSES = 100  # the lags of so many classes are separate; further classes share one
 
 By = Literal["day", "week", "action", "version", "key"]
 
@@ -56,62 +54,71 @@ def report(
     """The report on the decisions of `name` (all versions), `name:3` or `name@alias`, of [since,
     until) in seconds.
 
-    Raises NotFound for what is not published, Invalid at /by with more than 1,000 groups. Three
-    passes, O(decisions).
+    Raises NotFound for a model that is not published, Invalid at /by with more than `MAX_GROUPS`
+    groups. Three passes, O(decisions).
     """
-    wanted = Reference.parse(reference)
+    model = Reference.parse(reference)
     versions: list[int] | None = None
-    if wanted.version is None and wanted.alias is None:
+    if model.version is None and model.alias is None:
         with stores.database.reading() as connection:
-            check_listed(connection, wanted.name)
+            check_listed(connection, model.name)
     else:
         versions = [card_of(stores, reference).version]
 
     recorded = partial(
-        stores.archive.cases, wanted.name, since=since, until=until, versions=versions
+        stores.archive.cases, model.name, since=since, until=until, versions=versions
     )
     maturity = matured(recorded(arrivals_only=True), time())
-    read = Read(cache(partial(trained, stores, wanted.name)), by, maturity)
+    read = Read(cache(partial(trained, stores, model.name)), by, maturity)
     for cases in recorded():
         read.add(cases)
     scores = read.scores.changes()
     features = feature_changes(recorded(arrivals_only=True, with_instances=True))
-    found = document(read, [*scores, *features])
-    if found["quantities"] and not found["decisions"]:
+    sections = document(read, [*scores, *features])
+    if sections["quantities"] and not sections["decisions"]:
         if by is not None:
             raise Invalid.at("/by", "quantities have no groups; leave out 'by'")
-        found = {name: found[name] for name in ("quantities", "maturing", "warnings")}
-    elif not found["decisions"]:
+        sections = {name: sections[name] for name in ("quantities", "maturing", "warnings")}
+    elif not sections["decisions"]:
         fix = 'send "record": true to /predict'
         if versions is not None:
-            fix = f"ask for {wanted.name}, which is all versions, or {fix}"
-        found["warnings"].append(f"no decision of {reference} is recorded in this period: {fix}")
-    model = {"name": wanted.name, "version": versions[0] if versions else None}
-    period = {
-        "since": since,
-        "until": until,
-    }  # as moments: of a number, pydantic would guess the unit
-    ends = {
-        name: None if at is None else datetime.fromtimestamp(at, UTC) for name, at in period.items()
+            fix = f"ask for {model.name}, which is all versions, or {fix}"
+        sections["warnings"].append(f"no decision of {reference} is recorded in this period: {fix}")
+    return {
+        **sections,
+        "model": {"name": model.name, "version": versions[0] if versions else None},
+        "since": _moment(since),
+        "until": _moment(until),
     }
-    return found | {"model": model} | ends
+
+
+def _moment(seconds: float | None) -> datetime | None:
+    """A time in seconds as a moment: of a number, pydantic would guess the unit."""
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 
 
 def document(read: Read, changes: Sequence[Changed]) -> dict[str, Any]:
     """All sections of the report."""
-    total, maturity = read.total, read.maturity
+    total = read.total
+    maturity = read.maturity
     selective = read.actions.document()
     about = basis(total.known, total.decisions, selective=selective["is"], reason=maturity.reason)
     doubt = maturity.reason or (UNEQUAL if selective["is"] else None)
     missing = None if total.known == total.decisions else read.shares.missing(read.classes)
+    doubt_of_promise = maturity.reason or missing
     drifted = drift(changes)
+    groups = quantities = None
+    if read.by is not None:
+        groups = _grouped(read.groups, about, doubt_of_promise)
+    if read.quantities.decisions:
+        quantities = read.quantities.document(maturity.reason)
     details = {
         "maturing": maturing(maturity),
         "selective": selective,
         "exploration": read.exploration.document(maturity.reason),
         "alternatives": read.ways.alternatives(about),
         "overrides": read.ways.overriding(about, doubt),
-        "told_benefits": gain(read.ways.told, about),
+        "told_benefits": gain(read.ways.reported, about),
         "priors": read.shares.document(
             read.trained, read.classes, about, selective=doubt is not None
         ),
@@ -121,43 +128,42 @@ def document(read: Read, changes: Sequence[Changed]) -> dict[str, Any]:
             "not_compared": [name for name, change in changes if change is None],
         },
         "shadow": read.ways.challengers(about, doubt),
-        "groups": None
-        if read.by is None
-        else _grouped(read.groups, about, maturity.reason or missing),
+        "groups": groups,
     }
-    first = total.document(about, maturity.reason or missing)
+    account = total.document(about, doubt_of_promise)
     return {
-        **first,
-        "advice": list(_advice(first["verdict"], details)),
+        **account,
+        "advice": list(_advice(account["verdict"], details)),
         "warnings": list(_warnings(read, selective)),
         "by": read.by,
         **details,
-        "quantities": read.quantities.document(maturity.reason)
-        if read.quantities.decisions
-        else None,
+        "quantities": quantities,
     }
 
 
 def _advice(verdict: str, details: Mapping[str, Any]) -> Iterator[str]:
-    """What to do about what the report found."""
+    """What to do about the verdict and the other sections."""
     if verdict in _WRONG:
-        changed = any(version["changed"] for version in details["priors"]["versions"])
-        first = (
-            'send the shares of the classes, which have changed, as "priors", or '
-            if changed
-            else ""
-        )
-        yield f"{first}train again, also on what was seen (POST /datasets/from-outcomes)"
-    for one in details["shadow"]:
-        if one["verdict"] == "better":
-            yield f"{one['challenger']} earns more on the same cases: point the alias at it"
+        retrain = "train again, also on what was seen (POST /datasets/from-outcomes)"
+        if any(version["changed"] for version in details["priors"]["versions"]):
+            retrain = (
+                f'send the shares of the classes, which have changed, as "priors", or {retrain}'
+            )
+        yield retrain
+    for challenger in details["shadow"]:
+        if challenger["verdict"] == "better":
+            yield f"{challenger['challenger']} earns more on the same cases: point the alias at it"
     if details["overrides"]["right"] == "people":
-        yield "people who took another action earned more: find out what they know that the model is not told"
+        yield (
+            "people who took another action earned more:"
+            " find out what they know that the model is not told"
+        )
     if details["selective"]["is"]:
         yield f'{UNEQUAL}: "explore" a share of the decisions, so that it becomes known after each'
-    moved = [line["feature"] for line in details["drift"]["features"] if line["drifted"]]
-    if moved:
-        yield f"these features have changed, so look at what sends them: {some_of(list(dict.fromkeys(moved)), _NAMED)}"
+    features = [line["feature"] for line in details["drift"]["features"] if line["drifted"]]
+    if features:
+        names = some_of(list(dict.fromkeys(features)), _MAX_NAMED_FEATURES)
+        yield f"these features have changed, so look at what sends them: {names}"
 
 
 def maturing(maturity: Maturity) -> dict[str, Any]:
@@ -172,32 +178,33 @@ def maturing(maturity: Maturity) -> dict[str, Any]:
 
 
 def _grouped(groups: Mapping[Any, Account], basis: str, reason: str | None) -> list[dict[str, Any]]:
-    """By name, of several kinds by its text. Verdicts are corrected for the number of groups
-    (Holm).
+    """The figures of each group, in the order of its name: numbers before text. Verdicts are
+    corrected for the number of groups (Holm).
     """
-    names = sorted(
-        groups,
-        key=lambda name: (isinstance(name, str), name if isinstance(name, int) else 0, str(name)),
-    )
-    figures = [groups[name].document(basis, reason) for name in names]
-    p_values = [one["difference"]["p_value"] for one in figures]
+
+    def order(name: Any) -> tuple[bool, int, str]:
+        return isinstance(name, str), name if isinstance(name, int) else 0, str(name)
+
+    names = sorted(groups, key=order)
+    accounts = [groups[name].document(basis, reason) for name in names]
+    p_values = [account["difference"]["p_value"] for account in accounts]
     tested = [i for i, p in enumerate(p_values) if p is not None]
-    adjusted = dict(
-        zip(tested, holm(np.array([p_values[i] for i in tested])).tolist(), strict=True)
-    )
-    for i, one in enumerate(figures):
-        one["adjusted_p_value"] = adjusted.get(i)
-        if one["verdict"] in _WRONG and not adjusted.get(i, 1.0) < SIGNIFICANT:
-            one["verdict"] = "undecided"
-    return [{"group": name, **one} for name, one in zip(names, figures, strict=True)]
+    adjusted = holm(np.array([p_values[i] for i in tested])).tolist()
+    adjusted_of = dict(zip(tested, adjusted, strict=True))
+    for i, account in enumerate(accounts):
+        account["adjusted_p_value"] = adjusted_of.get(i)
+        if account["verdict"] in _WRONG and not adjusted_of.get(i, 1.0) < SIGNIFICANT:
+            account["verdict"] = "undecided"
+    return [{"group": name, **account} for name, account in zip(names, accounts, strict=True)]
 
 
 def reservations(maturity: Maturity, *, selective: bool) -> Iterator[str]:
-    """What lateness and selection of truths do to figures about known cases."""
+    """Warnings on figures about known cases, where truths come late or depend on the action."""
     if maturity.since is not None:
         yield (
-            f"many truths of decisions since {date_of(maturity.since).isoformat()} are still to come:"
-            f" the {maturity.left_out} that are known are left out, as they may differ from the others"
+            f"many truths of decisions since {date_of(maturity.since).isoformat()} are still to"
+            f" come: the {maturity.left_out} that are known are left out, as they may differ from"
+            " the others"
         )
     if maturity.reason is not None:
         yield f"nothing is concluded: {maturity.reason}"
@@ -208,38 +215,46 @@ def reservations(maturity: Maturity, *, selective: bool) -> Iterator[str]:
 def _warnings(read: Read, selective: Mapping[str, Any]) -> Iterator[str]:
     total = read.total
     yield from reservations(read.maturity, selective=selective["is"])
-    known, decisions = (
-        total.known + read.quantities.realised.count,
-        total.decisions + read.quantities.decisions,
-    )
+    known = total.known + read.quantities.realised.count
+    decisions = total.decisions + read.quantities.decisions
     if not known and not read.maturity.left_out and decisions:
         yield "no truth is known: send what became of the decisions to POST /outcomes"
     elif not selective["is"] and 0 < total.known < total.decisions:
         yield "truth is not known for all decisions: what is unknown may differ; see bounds"
     if len(total.promise.days) == 1:
-        yield "all known truths are of one day: the verdict is about that day, as the next one may differ"
-    unpriced = total.decisions - total.expecting
+        yield (
+            "all known truths are of one day:"
+            " the verdict is about that day, as the next one may differ"
+        )
+    unpriced = total.decisions - total.with_expectation
     if unpriced:
-        yield f"{unpriced} decisions have no benefit matrix; they are counted, and no amount is about them"
+        yield (
+            f"{unpriced} decisions have no benefit matrix;"
+            " they are counted, and no amount is about them"
+        )
     if read.exploration.cases.stride > 1:
         yield "exploration is of evenly spaced cases, as there are many"
 
 
-def matured(days: Iterable[Cases], now: float) -> Maturity:
-    """Which truths are not to be used yet at `now`, in seconds: those of days of which many are
-    still to come.
+def matured(days: Iterable[Cases], at: float) -> Maturity:
+    """Which truths must not be used yet at the time `at`, in seconds: those of days of which many
+    truths are still to come.
 
-    Where clients say when truths were known, they may send them later, so none is expected after
-    the last one sent.
+    Where clients report when truths were known, they may send them later, so no truth is expected
+    after the last one that was sent.
     """
-    arrivals, labels, last, is_stated = Arrivals(now), dict[Label, int](), -np.inf, False
+    arrivals = Arrivals(at)
+    labels: dict[Label, int] = {}
+    last = -np.inf
+    is_stated = False
     for cases in filter(len, days):
         codes = [
-            [labels.setdefault(label, len(labels)) for label in term.classes]
-            for term in cases.terms
+            [labels.setdefault(label, len(labels)) for label in terms.classes]
+            for terms in cases.terms
         ]
         width = max(map(len, codes))
-        table = np.array([[*own, *[0] * (width - len(own))] for own in codes]).reshape(-1, width)
+        padded = [[*row, *[0] * (width - len(row))] for row in codes]
+        table = np.array(padded).reshape(-1, width)
         known = cases.truth != UNKNOWN
         truth = np.full(len(cases), UNKNOWN)
         truth[known] = np.minimum(table[cases.term[known], cases.truth[known]], _TIMED_CLASSES - 1)
@@ -248,7 +263,7 @@ def matured(days: Iterable[Cases], now: float) -> Maturity:
         last = float(np.fmax.reduce(cases.received_at, initial=last))
         is_stated = is_stated or not np.isnan(cases.outcome_at).all()
     if is_stated:
-        arrivals.now = min(now, last)
+        arrivals.now = min(at, last)
     return arrivals.judge()
 
 
@@ -287,21 +302,22 @@ class Read:
     def _group(self, part: Slice, by: By) -> None:
         names, code = groups(part, by)
         for place in np.unique(code):
-            if names[place] not in self.groups and len(self.groups) >= MOST_GROUPS:
+            if names[place] not in self.groups and len(self.groups) >= MAX_GROUPS:
                 raise Invalid.at(
-                    "/by", f"there are more than {MOST_GROUPS:,} groups; send since and until"
+                    "/by", f"there are more than {MAX_GROUPS:,} groups; send since and until"
                 )
             self.groups.setdefault(names[place], Account()).add(part, np.flatnonzero(code == place))
 
 
 def groups(part: Slice, by: By) -> tuple[list[Label | None], np.ndarray]:
-    """What the cases are grouped by, and the code (n,) of each case's group."""
+    """The names of the groups of a slice, and the index (n,) of each case's group."""
     if by == "action":
         return list(part.stack.actions), part.choice
     if by == "version":
         return [part.stack.version], np.zeros(len(part), dtype=np.intp)
     if by == "key":
         return list(part.keys), part.key
-    own = date_of(part.day)
-    start = own - timedelta(days=own.weekday()) if by == "week" else own
-    return [start.isoformat()], np.zeros(len(part), dtype=np.intp)
+    date = date_of(part.day)
+    if by == "week":
+        date -= timedelta(days=date.weekday())
+    return [date.isoformat()], np.zeros(len(part), dtype=np.intp)

@@ -1,8 +1,8 @@
-"""Ways to decide, and what one of them earns more than another on the same cases.
+"""Ways to decide, and the difference in benefit between two ways on the same cases.
 
-A way is a column of actions (n,) over the cases of a slice, `UNKNOWN` where it decides nothing:
-what was decided, what was really taken, one action always, what a challenger chose, what another
-model, rule or matrix would have decided.
+A way is a column of actions (n,) over the cases of a slice, `UNKNOWN` where it decides nothing: the
+decisions, the actions really performed, always the same action, the choices of a challenger, or
+those of another model, rule or matrix.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 
 from app.outcomes.decision import UNKNOWN, Label
-from app.report.earned import OFTEN, amount, total
+from app.report.earned import MIN_ACTION_SHARE, amount, total
 from app.report.slices import Slice
 from payoff.decisions.benefit import least, losses
 from payoff.decisions.ranking import MIN_ROWS_TO_COMPARE
@@ -24,8 +24,8 @@ from payoff.evidence.sequence import Sequence as Betting
 from payoff.evidence.truths import payoff_range, weighted
 
 _THIN = f"there are fewer than {MIN_ROWS_TO_COMPARE} cases of a class in which the two can differ"
-_KEPT = 100_000  # cases of which single values are kept; of more every second, fourth …
-_EFFECTIVE = 10  # cases of equal weight after a best action that are enough
+_MAX_KEPT = 100_000  # cases whose values are held; of more cases every second, fourth, …
+_MIN_EFFECTIVE = 10  # cases of equal weight after a best action
 _IPS = (
     "all decisions with a propensity, weighted by how probable it was that the truth became known"
 )
@@ -33,30 +33,26 @@ _DR = "the same, with the model's expectation where the truth is unknown"
 
 
 def undrawn_actions(part: Slice, rows: np.ndarray) -> np.ndarray:
-    """The actions (n,) that rows (n,) of a slice would have by their probabilities, had none been
-    drawn.
+    """The actions (n,) that rows (n,) of a slice would have by their probabilities, had no action
+    been drawn.
     """
     best: np.ndarray = part.choice[rows]
-    drawn = np.flatnonzero(
-        part.propensity[rows] <= 0.5
-    )  # the best action has a propensity above one half
-    P, regrets = (
-        part.probabilities[rows[drawn]],
-        losses(part.stack.matrices[part.term[rows[drawn]]]),
-    )
+    # The best action has a propensity above one half.
+    drawn = np.flatnonzero(part.propensity[rows] <= 0.5)
+    P = part.probabilities[rows[drawn]]
+    regrets = losses(part.stack.matrices[part.term[rows[drawn]]])
     best[drawn] = least(np.einsum("nk,nka->an", P, regrets), P.shape[1])
     return best
 
 
 def likely_actions(part: Slice) -> np.ndarray:
-    """The best action (n,) for the most probable class, of equal ones the first."""
-    return np.asarray(
-        part.stack.matrices.argmax(axis=2)[part.term, part.probabilities.argmax(axis=1)]
-    )
+    """The best action (n,) for the most probable class; of equally good actions the first."""
+    best = part.stack.matrices.argmax(axis=2)
+    return np.asarray(best[part.term, part.probabilities.argmax(axis=1)])
 
 
 def way(part: Slice, rows: np.ndarray, actions: np.ndarray | int) -> np.ndarray:
-    """The way (n,) that takes these actions in rows of a slice, and decides nothing in others."""
+    """The way (n,) that takes these actions in rows of a slice, and no action in other rows."""
     column = np.full(len(part), UNKNOWN, dtype=np.intp)
     column[rows] = actions
     return column
@@ -64,189 +60,197 @@ def way(part: Slice, rows: np.ndarray, actions: np.ndarray | int) -> np.ndarray:
 
 @dataclass
 class Paired(MeanSums):
-    """The differences, the cases by class, and the classes in which the two earned, or could have
-    earned, differently.
+    """The differences between two ways, the cases by class, and the classes in which the two could
+    have earned differently.
 
     A rare large loss that did not occur yet is in no difference: with few cases of its class there
     is no interval.
     """
 
     by_class: Counter[Label] = field(default_factory=Counter)
-    apart: set[Label] = field(default_factory=set)
+    differing_classes: set[Label] = field(default_factory=set)
 
-    def compare(self, part: Slice, base: np.ndarray, other: np.ndarray | None) -> np.ndarray:
-        """Add what `other` earns more than `base` where both decide and the truth is known; None is
-        the best action of the class that was true. Returns these rows.
+    def compare(self, part: Slice, base: np.ndarray, rival: np.ndarray | None) -> np.ndarray:
+        """Add the benefit of `rival` less that of `base` where both decide and the truth is known.
+
+        The rival None takes the best action of the true class. Returns the rows that were compared.
         """
         rows = part.priced
         decided = base[rows] != UNKNOWN
-        if other is not None:
-            decided &= other[rows] != UNKNOWN
+        if rival is not None:
+            decided &= rival[rows] != UNKNOWN
         if not decided.all():
             rows = rows[decided]
         if not len(rows):
             return rows
-        M, term, truth = part.stack.matrices, part.term[rows], part.truth[rows]
-        earned = part.stack.best[term, truth] if other is None else M[term, truth, other[rows]]
-        self.add(earned - M[term, truth, base[rows]], part.day)
+        M, best = part.stack.matrices, part.stack.best
+        term = part.term[rows]
+        truth = part.truth[rows]
+        first = base[rows]
+        second = first if rival is None else rival[rows]
+        earned = best[term, truth] if rival is None else M[term, truth, second]
+        self.add(earned - M[term, truth, first], part.day)
         counts = np.bincount(truth, minlength=M.shape[1]).tolist()
         self.by_class.update(dict(zip(part.stack.classes, counts, strict=True)))
-        first, second = base[rows], base[rows] if other is None else other[rows]
+        # The distinct terms with two actions; with few possible ones counting is faster than
+        # sorting.
         sizes = len(M), M.shape[2], M.shape[2]
         code = np.ravel_multi_index((term, first, second), sizes)
-        few = math.prod(sizes) <= 4 * len(code)  # counting is then faster than sorting
-        term, first, second = np.unravel_index(
-            np.flatnonzero(np.bincount(code)) if few else np.unique(code), sizes
-        )
-        rival = part.stack.best[term] if other is None else M[term, :, second]
-        self.apart.update(
-            part.stack.classes[k] for k in np.flatnonzero((M[term, :, first] != rival).any(axis=0))
-        )
+        can_count = math.prod(sizes) <= 4 * len(code)
+        distinct = np.flatnonzero(np.bincount(code)) if can_count else np.unique(code)
+        term, first, second = np.unravel_index(distinct, sizes)
+        payoffs = best[term] if rival is None else M[term, :, second]
+        differs = (M[term, :, first] != payoffs).any(axis=0)
+        self.differing_classes.update(part.stack.classes[k] for k in np.flatnonzero(differs))
         return rows
 
     def mean(self) -> Mean:
-        found, is_thin = (
-            super().mean(),
-            any(self.by_class[label] < MIN_ROWS_TO_COMPARE for label in self.apart),
-        )
-        return Mean(found.mean, reason=_THIN) if is_thin else found
+        mean = super().mean()
+        if any(self.by_class[label] < MIN_ROWS_TO_COMPARE for label in self.differing_classes):
+            return Mean(mean.mean, reason=_THIN)
+        return mean
 
-    def __iadd__(self, other: Paired) -> Self:
-        self.count += other.count
-        self.nonzero += other.nonzero
-        self.total += other.total
-        self.powers += other.powers
-        for day, own in other.days.items():
-            self.days[day] = self.days.get(day, np.zeros(2)) + own
-        self.apart |= other.apart
-        self.by_class.update(other.by_class)
+    def __iadd__(self, paired: Paired) -> Self:
+        self.count += paired.count
+        self.nonzero += paired.nonzero
+        self.total += paired.total
+        self.powers += paired.powers
+        for day, sums in paired.days.items():
+            self.days[day] = self.days.get(day, np.zeros(2)) + sums
+        self.differing_classes |= paired.differing_classes
+        self.by_class.update(paired.by_class)
         return self
 
 
 @dataclass
 class Ways:
-    """The ways that every report compares with what was decided, and people's with it."""
+    """The ways that every report compares with the decisions, and the actions of people.
+
+    `singles` are the ways of a single action, by action and half of the cases. `reported` is the
+    benefit that clients reported less that of the matrix. `shadows` are the challengers by name,
+    and `differing` the numbers of cases in which they chose another action.
+    """
 
     decided: float = 0.0
     most_probable: Paired = field(default_factory=Paired)
     perfect: Paired = field(default_factory=Paired)
-    singles: dict[tuple[Label, int], Paired] = field(
-        default_factory=lambda: defaultdict(Paired)
-    )  # by action and half
+    singles: dict[tuple[Label, int], Paired] = field(default_factory=lambda: defaultdict(Paired))
     overrides: Paired = field(default_factory=Paired)
-    told: MeanSums = field(default_factory=MeanSums)  # benefit told less that of the matrix
-    shadows: defaultdict[str, Betting] = field(
-        default_factory=lambda: defaultdict(Betting)
-    )  # by challenger
-    differing: Counter[str] = field(default_factory=Counter)  # cases in which it decided otherwise
+    reported: MeanSums = field(default_factory=MeanSums)
+    shadows: defaultdict[str, Betting] = field(default_factory=lambda: defaultdict(Betting))
+    differing: Counter[str] = field(default_factory=Counter)
 
     def add(self, part: Slice) -> None:
-        rows, money = part.priced, part.money
+        rows = part.priced
+        money = part.money
         if not len(rows):
             return
+        # Cases alternate between the halves, also from slice to slice.
         half = np.zeros(len(part), dtype=bool)
-        half[rows] = (
-            self.perfect.count + np.arange(len(rows))
-        ) % 2 == 0  # goes on from slice to slice
+        half[rows] = (self.perfect.count + np.arange(len(rows))) % 2 == 0
         self.decided += float(money.decided.sum())
         self.perfect.compare(part, part.choice, None)
         self.most_probable.compare(part, part.choice, likely_actions(part))
         for number, side in enumerate((half, ~half)):
-            own = np.where(side, part.choice, UNKNOWN)
+            base = np.where(side, part.choice, UNKNOWN)
             for place, label in enumerate(part.stack.actions):
-                self.singles[label, number].compare(part, own, np.full(len(part), place))
+                self.singles[label, number].compare(part, base, np.full(len(part), place))
         if money.overridden.any():
-            self.overrides.compare(
-                part, part.choice, way(part, others := rows[money.overridden], part.taken[others])
-            )
-        told = ~np.isnan(part.benefit[rows])
-        self.told.add((money.received - money.taken_earned)[told], part.day)
-        for name, chosen in part.shadows.items():
-            asked = rows[chosen[rows] != UNKNOWN]
-            gains = part.payoffs(asked, chosen) - part.payoffs(asked, part.choice)  # in every class
-            bounds = payoff_range(gains)
-            self.shadows[name].add(
-                gains[np.arange(len(asked)), part.truth[asked]], *bounds, part.day
-            )
-            self.differing[name] += int(np.count_nonzero(chosen[asked] != part.choice[asked]))
+            overridden = rows[money.overridden]
+            people = way(part, overridden, part.performed[overridden])
+            self.overrides.compare(part, part.choice, people)
+        has_benefit = ~np.isnan(part.benefit[rows])
+        self.reported.add((money.received - money.performed_earned)[has_benefit], part.day)
+        for name, choices in part.shadows.items():
+            shadowed = rows[choices[rows] != UNKNOWN]
+            # (rows, K): the gains in every class
+            gains = part.payoffs(shadowed, choices) - part.payoffs(shadowed, part.choice)
+            realised = gains[np.arange(len(shadowed)), part.truth[shadowed]]
+            self.shadows[name].add(realised, *payoff_range(gains), part.day)
+            differs = choices[shadowed] != part.choice[shadowed]
+            self.differing[name] += int(np.count_nonzero(differs))
 
     def alternatives(self, basis: str) -> dict[str, Any] | None:
-        """What other ways would have earned on the same cases; None without any."""
+        """The benefits of other ways on the same cases; None without cases."""
         n = self.perfect.count
         if not n:
             return None
-        ways = {
-            "most_probable": ({}, self.most_probable),
-            "best_single_action": self._single(n),
-            "perfect": ({}, self.perfect),
-        }
-        lines = {
-            name: None if way is None
-            else way[0] | total(self.decided + way[1].total, n, basis) | {"gain": gain(way[1], basis)}
-            for name, way in ways.items()
-        }  # fmt: skip
-        return {"decided": total(self.decided, n, basis), **lines}
 
-    def _single(self, n: int) -> tuple[dict[str, Label], Paired] | None:
-        """The best of the actions that all cases have, and what the one that was best on one half
-        of the cases earned on the other, and the reverse: no hindsight.
+        def line(paired: Paired) -> dict[str, Any]:
+            return {**total(self.decided + paired.total, n, basis), "gain": gain(paired, basis)}
+
+        single = self._single(n)
+        return {
+            "decided": total(self.decided, n, basis),
+            "most_probable": line(self.most_probable),
+            "best_single_action": None
+            if single is None
+            else {"action": single[0], **line(single[1])},
+            "perfect": line(self.perfect),
+        }
+
+    def _single(self, n: int) -> tuple[Label, Paired] | None:
+        """The best of the actions that all cases have, with a comparison without hindsight: on each
+        half of the cases, the action that was best on the other half.
         """
-        every = dict.fromkeys(label for label, _ in self.singles)
         labels = [
             label
-            for label in every
+            for label in dict.fromkeys(label for label, _ in self.singles)
             if self.singles[label, 0].count + self.singles[label, 1].count == n
         ]
         if not labels or n < 2:
             return None
         crossed = Paired()
         for half in (0, 1):
-            chosen = max(labels, key=lambda label: self.singles[label, 1 - half].total)
-            crossed += self.singles[chosen, half]
+            label = max(labels, key=lambda label: self.singles[label, 1 - half].total)
+            crossed += self.singles[label, half]
         best = max(
-            labels, key=lambda label: sum(self.singles[label, half].total for half in (0, 1))
+            labels, key=lambda label: self.singles[label, 0].total + self.singles[label, 1].total
         )
-        return {"action": best}, crossed
+        return best, crossed
 
     def overriding(self, basis: str, doubt: str | None = None) -> dict[str, Any]:
-        """Who was right in money where another action was really taken; `doubt` is why nobody can
-        say.
+        """Whether people or decisions earned more where people performed another action; a `doubt`
+        is the reason why that is open.
         """
-        found = self.overrides.mean()
-        doubt = doubt or found.reason
-        shown = verdict(found, doubt)
-        right = {"better": "people", "worse": "decisions"}.get(shown, "undecided")
+        mean = self.overrides.mean()
+        doubt = doubt or mean.reason
+        right = {"better": "people", "worse": "decisions"}.get(verdict(mean, doubt), "undecided")
         return {**gain(self.overrides, basis), "right": right, "reason": doubt}
 
     def challengers(self, basis: str, doubt: str | None = None) -> list[dict[str, Any]]:
-        """Challengers against what was decided, by confidence sequences; `doubt` is why none has a
-        verdict.
+        """Challengers against the decisions, by confidence sequences; a `doubt` is the reason why
+        no challenger has a verdict.
         """
-        listed = []
+        lines = []
         for name, sequence in sorted(self.shadows.items()):
-            found = sequence.interval()
-            shown = verdict(found, doubt)
-            listed.append(
+            mean = sequence.interval()
+            result = verdict(mean, doubt)
+            reason = doubt
+            if not reason and result == "undecided":
+                reason = "the interval contains 0"
+            lines.append(
                 {
                     "challenger": name,
                     "cases": sequence.count,
                     "differing": self.differing[name],
-                    "gain": amount(found, basis),
-                    "verdict": shown,
-                    "reason": doubt
-                    or ("the interval contains 0" if shown == "undecided" else None),
+                    "gain": amount(mean, basis),
+                    "verdict": result,
+                    "reason": reason,
                 }
             )
-        return listed
+        return lines
 
 
-def verdict(found: Mean, doubt: str | None = None) -> str:
-    """What a mean gain shows; undecided with a doubt, and where its interval contains 0 or is not a
-    number.
+def verdict(mean: Mean, doubt: str | None = None) -> str:
+    """The verdict on a mean gain: undecided with a doubt, and where the interval contains 0 or does
+    not exist.
     """
-    if doubt is not None or found.low is None or found.high is None:
+    if doubt is not None or mean.low is None or mean.high is None:
         return "undecided"
-    return "better" if found.low > 0 else "worse" if found.high < 0 else "undecided"
+    if mean.low > 0:
+        return "better"
+    return "worse" if mean.high < 0 else "undecided"
 
 
 def gain(sums: MeanSums, basis: str) -> dict[str, Any]:
@@ -256,7 +260,7 @@ def gain(sums: MeanSums, basis: str) -> dict[str, Any]:
 
 @dataclass
 class Kept:
-    """Columns of single values of bounded number: every case, then every second, every fourth …"""
+    """Columns of values of at most `_MAX_KEPT` cases: every case, then every second, fourth, …"""
 
     stride: int = 1
     _blocks: list[np.ndarray] = field(default_factory=list)
@@ -267,18 +271,21 @@ class Kept:
         first = -self._seen % self.stride
         self._seen += columns.shape[1]
         self._blocks.append(columns[:, first :: self.stride])
-        while sum(block.shape[1] for block in self._blocks) > _KEPT:
-            self._blocks, self.stride = [self.columns()[:, ::2]], self.stride * 2
+        while sum(block.shape[1] for block in self._blocks) > _MAX_KEPT:
+            self._blocks = [self.columns()[:, ::2]]
+            self.stride *= 2
 
     def columns(self) -> np.ndarray:
-        """(c, kept); (0, 0) without any."""
+        """(c, n of the cases held); (0, 0) without cases."""
         return np.concatenate(self._blocks, axis=1) if self._blocks else np.zeros((0, 0))
 
 
 @dataclass
 class Exploration:
-    """Cases of which some were drawn, with the share that was; `labels` and `action_sets` are
-    coded.
+    """Cases of requests that drew a share of their actions at random.
+
+    `labels` and `action_sets` have the codes of actions, and of sets of actions, in the columns of
+    `cases`.
     """
 
     cases: Kept = field(default_factory=Kept)
@@ -290,53 +297,61 @@ class Exploration:
         rows = np.flatnonzero(~np.isnan(part.propensity + shares) & part.has_matrix)
         if not part.mature or not len(rows):
             return
-        P, M, each = (
-            part.probabilities[rows],
-            part.stack.matrices[part.term[rows]],
-            np.arange(len(rows)),
-        )
-        model = np.einsum("nk,nka->na", P, M)
-        truth, best = part.truth[rows], undrawn_actions(part, rows)
-        earned = M[each, np.maximum(truth, 0)]
+        P = part.probabilities[rows]
+        M = part.stack.matrices[part.term[rows]]
+        case = np.arange(len(rows))
+        expected = np.einsum("nk,nka->na", P, M)
+        truth = part.truth[rows]
+        earned = M[case, np.maximum(truth, 0)]
+        best = undrawn_actions(part, rows)
         ways: list[np.ndarray] = []
         for way in (best, likely_actions(part)[rows]):
-            ways += (earned[each, way], model[each, way], *risk(P, M[each, :, way]))
-        labels = np.array(
-            [self.labels.setdefault(label, len(self.labels)) for label in part.stack.actions]
+            ways += (earned[case, way], expected[case, way], *risk(P, M[case, :, way]))
+        for label in part.stack.actions:
+            self.labels.setdefault(label, len(self.labels))
+        codes = np.array([self.labels[label] for label in part.stack.actions])
+        action_set = self.action_sets.setdefault(part.stack.actions, len(self.action_sets))
+        columns = (
+            truth >= 0,
+            codes[part.choice[rows]],
+            codes[best],
+            shares[rows],
+            np.full(len(rows), action_set),
+            *ways,
         )
-        actions = np.full(
-            len(rows), self.action_sets.setdefault(part.stack.actions, len(self.action_sets))
-        )
-        codes = labels[part.choice[rows]], labels[best]
-        self.cases.add(np.stack((truth >= 0, *codes, shares[rows], actions, *ways)))
+        self.cases.add(np.stack(columns))
 
     def document(self, doubt: str | None = None) -> dict[str, Any] | None:
-        """Inverse-propensity and doubly robust estimates over all decisions that were drawn; None
-        without any.
-
-        With a `doubt` none is usable.
+        """Inverse-propensity and doubly robust estimates over all decisions of these requests; None
+        without such decisions. With a `doubt` no estimate is usable.
         """
         if not self.labels:
             return None
-        kept = self.cases.columns()
-        known, epsilon = kept[0] > 0, kept[3]
-        chosen, best, sets = (kept[i].astype(np.intp) for i in (1, 2, 4))
-        cases = np.bincount(chosen, minlength=len(self.labels))
-        after = np.bincount(chosen, known, len(self.labels)) / np.maximum(cases, 1)
+        columns = self.cases.columns()
+        known = columns[0] > 0
+        choice, best, action_set = (columns[i].astype(np.intp) for i in (1, 2, 4))
+        epsilon = columns[3]
+        cases = np.bincount(choice, minlength=len(self.labels))
+        # The share of known truths after each action, and its mean over the actions of each set.
+        known_after = np.bincount(choice, known, len(self.labels)) / np.maximum(cases, 1)
         mean_after = np.array(
-            [after[[self.labels[label] for label in labels]].mean() for labels in self.action_sets]
+            [
+                known_after[[self.labels[label] for label in labels]].mean()
+                for labels in self.action_sets
+            ]
         )
-        chance = (1 - epsilon) * after[best] + epsilon * mean_after[sets]
-        reached = doubt is None and _reached(known, chance, best)
+        chance = (1 - epsilon) * known_after[best] + epsilon * mean_after[action_set]
+        is_reached = doubt is None and _reached(known, chance, best)
         ways = {}
-        for name, own in (("without_exploration", kept[5:9]), ("most_probable", kept[9:13])):
-            found = weighted(known & (chance > 0), chance, own[0], own[1], own[2:])
+        for name, first in (("without_exploration", 5), ("most_probable", 9)):
+            earned, expected, *risks = columns[first : first + 4]
+            estimate = weighted(known & (chance > 0), chance, earned, expected, np.array(risks))
             ways[name] = {
-                "ips": amount(found.ips, _IPS),
-                "dr": amount(found.dr, _DR),
-                "effective_cases": found.effective,
-                "largest_weight": found.largest,
-                "usable": found.usable and reached,
+                "ips": amount(estimate.ips, _IPS),
+                "dr": amount(estimate.dr, _DR),
+                "effective_cases": estimate.effective,
+                "largest_weight": estimate.largest,
+                "usable": estimate.usable and is_reached,
             }
         return {
             "cases": len(known) * self.cases.stride,
@@ -348,14 +363,14 @@ class Exploration:
 
 def _reached(known: np.ndarray, chance: np.ndarray, best: np.ndarray) -> bool:
     """Whether the truth of every case had a chance to become known, and did so often enough after
-    every best action: as often as ten cases of equal weight, for actions of at least one case in
-    twenty.
+    every frequent best action: as often as `_MIN_EFFECTIVE` cases of equal weight.
     """
     if not (chance > 0).all():
         return False
     weight = known / chance
-    total, squares, cases = (
-        np.bincount(best, values) for values in (weight, weight**2, np.ones(len(best)))
-    )
-    effective = total**2 / np.maximum(squares, 1e-300)
-    return bool((effective[cases >= OFTEN * len(best)] >= _EFFECTIVE).all())
+    weights = np.bincount(best, weight)
+    squares = np.bincount(best, weight**2)
+    cases = np.bincount(best)
+    effective = weights**2 / np.maximum(squares, 1e-300)
+    is_frequent = cases >= MIN_ACTION_SHARE * len(best)
+    return bool((effective[is_frequent] >= _MIN_EFFECTIVE).all())
