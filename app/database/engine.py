@@ -73,7 +73,7 @@ class Database:
         self._answered = True  # so that changes are logged once
 
     def reading(self, *, without_timeout: bool = False) -> AbstractContextManager[Connection]:
-        """A snapshot to read from, which never waits for a writer; `without_timeout` lifts limits."""
+        """A snapshot to read from; never waits for a writer. No time-out if `without_timeout`."""
         return self._begun(self._reader.connect, without_timeout=without_timeout)
 
     def writing(self, *, without_timeout: bool = False) -> AbstractContextManager[Connection]:

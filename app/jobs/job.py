@@ -101,7 +101,7 @@ class Job:
 
     @property
     def named(self) -> dict[str, Any]:
-        """The fields of log lines that name this attempt, and the request that submitted the job."""
+        """The fields of log lines that name this attempt, and the request that began the job."""
         request = {"request_id": self.notes["request_id"]} if "request_id" in self.notes else {}
         return {"job": self.id, "attempt": self.attempt, **request}
 

@@ -32,7 +32,7 @@ _SMALL_BLOCK = 1 << 16  # bytes
 
 
 def preload(modules: Iterable[str]) -> None:
-    """Name the modules that the fork server imports once for all its processes, before it starts."""
+    """Name the modules that the fork server imports at its start, for all its processes."""
     CONTEXT.set_forkserver_preload(list(modules))
 
 

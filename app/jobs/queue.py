@@ -56,7 +56,7 @@ KEY_PLACE = "/headers/Idempotency-Key"
 PENDING = JOBS.c.status.in_([status for status in Status if status not in ENDED])
 
 _BEGUN = (Status.RUNNING, Status.SUCCEEDED, Status.FAILED)  # a cancelled job may never have begun
-_RETRY_SECONDS = 5  # jobs end in their own time; asking more often does not help
+_RETRY_SECONDS = 5  # jobs end in their own time; more frequent requests do not help
 _EXPIRED = 500  # rows that one look takes, so that no transaction is long
 _ID = re.compile(r"job_[0-9a-f]{20}")
 
@@ -69,12 +69,38 @@ class QueueStatus:
     oldest_seconds: float
 
 
-class Queue:
-    """Jobs in a database: what clients do with them, and what workers do.
+@dataclass(frozen=True)
+class Origin:
+    """The request that submits a job: its idempotency `key`, its `client`, and the maximum of jobs
+    that the client may have queued or running; None: no limit.
+    """
 
-    `attempts` bounds how often a job may die, `outages` how often it may miss what it needs,
-    `lease_seconds` how long its worker may be silent. `wake` is called after each new job: a worker
-    of this process begins it at once.
+    key: str | None = None
+    client: str | None = None
+    max_jobs: int | None = None
+
+
+@dataclass(frozen=True)
+class JobFilter:
+    """The jobs of a list; a filter that is None or empty takes all.
+
+    With patterns of `models`, the jobs for such models, and those without a model that `client`
+    submitted.
+    """
+
+    status: str | None = None
+    model: str | None = None
+    kinds: Sequence[str] = ()
+    models: Sequence[str] = ()
+    client: str | None = None
+
+
+class Queue:
+    """Jobs in a database, for the clients that submit and read them and the workers that run them.
+
+    `attempts` is the maximum of deaths of a job, `outages` that of its outages, `lease_seconds` the
+    time for which its worker may be silent. `wake` is called after each new job: a worker of this
+    process begins it at once.
     """
 
     def __init__(
@@ -100,42 +126,44 @@ class Queue:
         requested: dict[str, Any] | None = None,
         model: str | None = None,
         dataset: str | None = None,
-        key: str | None = None,
-        client: str | None = None,
-        max_jobs: int | None = None,
+        origin: Origin = Origin(),
         also: Callable[[Connection, Job], None] = lambda _connection, _job: None,
     ) -> Job:
         """Accept a job; it is durable when this returns, with what `also` writes in the same
         transaction.
 
-        The same `key` of the same `client` again answers with the first job, also when both come at
-        the same moment; with another `kind`, `model` or `spec` it is Invalid. TooMany where
-        `max_jobs` jobs of the client are queued or running. `requested` is what the job's document
-        shows of the order.
+        The same key of the same client again answers with the first job, also when both requests
+        come at the same moment; with another `kind`, `model` or `spec` it is Invalid. TooMany where
+        the client has its maximum of jobs queued or running. `requested` are the fields of the
+        request that the job's document shows.
         """
-        job_id = f"job_{secrets.token_hex(10)}" if key is None else id_of_key(key, client)
+        client = origin.client
+        new_id = f"job_{secrets.token_hex(10)}"
+        job_id = new_id if origin.key is None else id_of_key(origin.key, client)
         content = {"kind": kind, "model": model, "spec": spec}
-        row: dict[str, Any] = {"id": job_id, **content, "dataset": dataset, "client": client}
-        row |= {"status": Status.QUEUED, "created_at": self.database.now}
         request_id = contextvars.get_contextvars().get("request_id")
-        row["notes"] = {
-            name: note
-            for name, note in (("request_id", request_id), ("requested", requested))
-            if note
+        notes = {"request_id": request_id, "requested": requested}
+        row: dict[str, Any] = {
+            "id": job_id,
+            **content,
+            "dataset": dataset,
+            "client": client,
+            "status": Status.QUEUED,
+            "created_at": self.database.now,
+            "notes": {name: note for name, note in notes.items() if note},
         }
         try:
             with self.database.writing() as connection:
                 row["turn"] = _next_turn(connection, client)
-                if client is not None and max_jobs is not None:
-                    _admit(connection, job_id, client, max_jobs)
+                if client is not None and origin.max_jobs is not None:
+                    _admit(connection, job_id, client, origin.max_jobs)
                 inserted = connection.execute(insert(JOBS).values(row).returning(*JOB_COLUMNS))
                 job = job_of(inserted.mappings().one())
                 also(connection, job)
         except IntegrityError:
             first = self.get(job_id)
-            if {"kind": first.kind, "model": first.model, "spec": first.spec} != json.loads(
-                json.dumps(content)
-            ):
+            stored = {"kind": first.kind, "model": first.model, "spec": first.spec}
+            if stored != json.loads(json.dumps(content)):
                 raise Invalid.at(
                     KEY_PLACE,
                     "was used before with another request; choose a new key for a new request",
@@ -145,8 +173,8 @@ class Queue:
         return job
 
     def get(self, job_id: str, *, spec: bool = True) -> Job:
-        """NotFound where there is no such job. Its spec, which may be megabytes, is empty unless it
-        is wanted.
+        """A job; NotFound for an unknown one. Its spec, which may be megabytes, is empty without
+        `spec`.
         """
         columns = JOB_COLUMNS if spec else listed_columns()
         if not _ID.fullmatch(job_id):
@@ -159,39 +187,35 @@ class Queue:
 
     def page(
         self,
+        jobs: JobFilter = JobFilter(),
         *,
-        status: str | None = None,
-        model: str | None = None,
-        kinds: Sequence[str] = (),
-        models: Sequence[str] = (),
-        client: str | None = None,
         page_size: int = 50,
         page_token: str | None = None,
         results_of: Sequence[str] = (),
     ) -> tuple[list[Job], str | None]:
-        """Jobs, newest first, and the token of the next page (None at the end); new jobs do not
-        shift the pages.
+        """The jobs of the filter, newest first, and the token of the next page (None at the end);
+        new jobs do not shift the pages.
 
-        With `kinds` only jobs of these. With patterns of `models` only the jobs for such models,
-        and those for none that `client` ordered. What may be megabytes is left out: specs, and
-        results but those of kinds in `results_of`.
+        Fields that may be megabytes are left out: specs, and results except those of kinds in
+        `results_of`.
         """
         statement = (
             select(*listed_columns(results_of)).order_by(JOBS.c.seq.desc()).limit(page_size + 1)
         )
-        for column, value in ((JOBS.c.status, status), (JOBS.c.model, model)):
+        for column, value in ((JOBS.c.status, jobs.status), (JOBS.c.model, jobs.model)):
             if value is not None:
                 statement = statement.where(column == value)
-        if kinds:
-            statement = statement.where(JOBS.c.kind.in_(kinds))
-        if models:
-            without_model = JOBS.c.model.is_(None) & (JOBS.c.client == client)
-            statement = statement.where(matches(JOBS.c.model, models) | without_model)
-        if (place := place_of(page_token, SEQUENCE_NUMBER)) is not None:
+        if jobs.kinds:
+            statement = statement.where(JOBS.c.kind.in_(jobs.kinds))
+        if jobs.models:
+            of_client = JOBS.c.model.is_(None) & (JOBS.c.client == jobs.client)
+            statement = statement.where(matches(JOBS.c.model, jobs.models) | of_client)
+        place = place_of(page_token, SEQUENCE_NUMBER)
+        if place is not None:
             statement = statement.where(JOBS.c.seq < int(place))
         with self.database.reading() as connection:
-            jobs = [job_of(row) for row in connection.execute(statement).mappings()]
-        return page_of(jobs, page_size, lambda job: job.seq)
+            listed = [job_of(row) for row in connection.execute(statement).mappings()]
+        return page_of(listed, page_size, lambda job: job.seq)
 
     def uses_dataset(self, dataset: str) -> bool:
         """Whether a job that has not ended needs this data set."""
@@ -206,8 +230,8 @@ class Queue:
     ) -> Job:
         """Cancel a queued job at once and have a running one ended: from here on it cannot succeed.
 
-        A job that is cancelled already, or to be, stays so; one that ended otherwise is a Conflict.
-        `also` writes in the same transaction where that changes something.
+        A job that is cancelled, or being cancelled, stays so; one that ended otherwise is a
+        Conflict. `also` writes in the same transaction where the job changes.
         """
         with self.database.writing() as connection:
             job = _held(connection, JOBS.c.id == job_id) if _ID.fullmatch(job_id) else None
@@ -222,7 +246,7 @@ class Queue:
 
     def claim(self, worker: str) -> Job | None:
         """Begin the queued job whose turn it is, in one statement, so that no two workers get the
-        same; None without work.
+        same job; None without work.
         """
         queued = JOBS.c.status == Status.QUEUED
         order = (JOBS.c.turn, JOBS.c.seq)
@@ -247,7 +271,7 @@ class Queue:
         return None if row is None else job_of(row)
 
     def beat(self, job: Job, progress: float, stage: str) -> Ending | None:
-        """Renew the lease and store how far the job is; how the attempt has to end, None where it
+        """Renew the lease and store the progress; returns how the attempt has to end, None where it
         goes on.
         """
         lease = self.database.now + self.lease_seconds
@@ -263,8 +287,8 @@ class Queue:
         return CANCELLED if cancel else None
 
     def held(self, connection: Connection, job: Job) -> Job:
-        """The row of a job that this attempt owns, which stays so until the transaction ends;
-        Conflict for others.
+        """The job that this attempt owns, locked until the transaction ends; Conflict if another
+        attempt owns it.
         """
         held = _held(connection, _owned(job))
         if held is None:
@@ -283,11 +307,11 @@ class Queue:
         self._move(connection, held, Event.SUCCEED, result=result, progress=1.0, stage="done")
 
     def end(self, job: Job, ending: Ending) -> Job | None:
-        """Store how an attempt ended: the job as it is then, None where the attempt does not own it
-        any more.
+        """Store how an attempt ended; returns the job as it is then, None where the attempt does
+        not own it any more.
 
-        A death, or an outage, that is one too many fails the job. One that was to be cancelled ends
-        as that.
+        A death, or an outage, that reaches the maximum fails the job. A job that was to be
+        cancelled becomes cancelled.
         """
         with self.database.writing() as connection:
             held = _held(connection, _owned(job))
@@ -318,10 +342,10 @@ class Queue:
         return QueueStatus(jobs, max(float(age or 0.0), 0.0))
 
     def expire(self, seconds: float) -> int:
-        """Remove some of the jobs that ended longer ago than that; how many. 0: there are none
-        left.
+        """Remove at most `_EXPIRED` of the jobs that ended more than so many `seconds` ago; returns
+        their number.
 
-        What is queued or runs is never removed.
+        A queued or running job is never removed.
         """
         long_ago = self.database.now - seconds
         old = (
@@ -335,8 +359,8 @@ class Queue:
     # Steps
 
     def _move(self, connection: Connection, held: Job, event: Event, **values: Any) -> Job:
-        """Write what `event` makes of a held job; Conflict where the table of transitions does not
-        have it.
+        """Write the status of a held job after `event`; Conflict where the table of transitions
+        does not have it.
         """
         status = after(held.status, event)
         changes = {"status": status, **values}
@@ -355,17 +379,17 @@ class Queue:
         """Write how a held job goes on after an attempt without success."""
         if held.cancel_requested or ending.event is Event.STOP:
             return self._move(connection, held, Event.STOP)
-        event, problem, counts = ending.event, ending.problem, {}
+        event = ending.event
+        problem = ending.problem
+        counts: dict[str, int] = {}
         if event in self._bounds:
             name, maximum = self._bounds[event]
-            counts[name] = times = getattr(held, name) + 1
+            times = getattr(held, name) + 1
+            counts[name] = times
             if times >= maximum:
                 event = Event.FAIL
-                problem = (
-                    Failure(f"tried {times} times; the last time: {problem.detail}")
-                    if times > 1
-                    else problem
-                )
+                if times > 1:
+                    problem = Failure(f"tried {times} times; the last time: {problem.detail}")
         if event is Event.FAIL:
             return self._move(connection, held, event, error=asdict(problem), **counts)
         return self._move(
@@ -375,7 +399,7 @@ class Queue:
 
 def id_of_key(key: str, client: str | None = None) -> str:
     """The id of the job for an idempotency key, which each client may use for itself."""
-    # a line break is in no header, so none can pretend
+    # No header contains a line break, so no key can imitate that of another client.
     text = key if client is None else f"{client}\n{key}"
     digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
     return f"job_{digest[:20]}"
@@ -396,8 +420,8 @@ def _held(connection: Connection, fence: ColumnElement[bool]) -> Job | None:
 def _next_turn(connection: Connection, client: str | None) -> int:
     """The turn of a job that `client` submits now; O(log n) in the number of jobs.
 
-    Orders of one client wait here for each other until the transaction ends, so that no two get the
-    same turn; on SQLite a writer is alone anyway.
+    Requests of one client wait here for each other until the transaction ends, so that no two get
+    the same turn; on SQLite a writer is alone anyway.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(select(func.pg_advisory_xact_lock(func.hashtext(f"jobs of {client}"))))
@@ -417,7 +441,7 @@ def _admit(connection: Connection, job_id: str, client: str, max_jobs: int) -> N
     """TooMany where the client has `max_jobs` jobs queued or running, unless one of its jobs is
     `job_id` already.
 
-    To be called after `_next_turn`, which makes the client's other orders wait.
+    To be called after `_next_turn`, which makes the client's other requests wait.
     """
     if connection.execute(select(JOBS.c.seq).where(JOBS.c.id == job_id)).first() is not None:
         return
@@ -426,7 +450,8 @@ def _admit(connection: Connection, job_id: str, client: str, max_jobs: int) -> N
     ).scalar_one()
     if count >= max_jobs:
         raise TooMany(
-            f"{count} jobs of this key are queued or running, and {max_jobs} may be: wait for one, or cancel one",
+            f"{count} jobs of this key are queued or running, and {max_jobs} may be:"
+            " wait for one, or cancel one",
             seconds=_RETRY_SECONDS,
         )
 

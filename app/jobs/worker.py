@@ -120,7 +120,7 @@ class Worker:
                 return
             log.info("job begins", kind=job.kind, model=job.model, **job.named)
             self._notify(job)
-            rest = self.rest_seconds * 2 ** min(job.outages, 10)
+            rest_seconds = self.rest_seconds * 2 ** min(job.outages, 10)
             attempt = Attempt(
                 self.queue,
                 job,
@@ -130,7 +130,7 @@ class Worker:
                 trusted_until=trusted_until,
                 notify=self._notify,
                 on_end=self._poller.wake,
-                rest_seconds=min(rest, _LONGEST_REST_SECONDS),
+                rest_seconds=min(rest_seconds, _LONGEST_REST_SECONDS),
             )
             attempt.start()
             self._running.append(attempt)

@@ -1,1 +1,1 @@
-"""Published models: sealed folders, an index over them in SQL, and those that are loaded in memory."""
+"""Published models: sealed folders, an index over them in SQL, and models in memory."""

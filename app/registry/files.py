@@ -100,7 +100,7 @@ class Files:
         return [int(number) for number in self.storage.folders(name) if _NUMBER.fullmatch(number)]
 
     def card(self, key: Key) -> Card:
-        """A folder's card, whatever job wrote it. NotFound; Damaged where it is not this folder's."""
+        """A folder's card, whatever job wrote it. NotFound; Damaged if it is another folder's."""
         return _parse(key, self.storage.read(folder_of(key), CARD))
 
     def cards(self, keys: Sequence[Key]) -> Iterator[tuple[Card, bytes]]:

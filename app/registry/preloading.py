@@ -72,7 +72,8 @@ class Preloader(Poller):
         reason = ""
         try:
             if snapshot.sizes[key] > room:
-                reason = f"its {snapshot.sizes[key]:,} bytes do not fit into PAYOFF_CACHE_MB beside the others"
+                size = f"its {snapshot.sizes[key]:,} bytes"
+                reason = f"{size} do not fit into PAYOFF_CACHE_MB beside the others"
             else:
                 self._load(key, snapshot)
         except (Unavailable, NotReady):

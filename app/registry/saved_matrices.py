@@ -215,6 +215,6 @@ def _check_room(model: str, before: Mapping[str, Saved], content: bytes) -> None
     if size > MOST_BYTES:
         raise Conflict(
             f"the saved matrices of {model!r} would take {size:,} bytes,"
-            f" {_BYTES_PER_VERSION:,} for each version included; at most {MOST_BYTES:,} are allowed:"
-            " delete matrices that no request names"
+            f" {_BYTES_PER_VERSION:,} for each version included; at most {MOST_BYTES:,} are"
+            " allowed: delete matrices that no request names"
         )

@@ -371,8 +371,10 @@ def _by_unit_costs(
             y[fold != part], level, method="inverted_cdf"
         )
     action = float(np.quantile(y, level, method="inverted_cdf"))
-    same = Ruled("same_for_all", quantity_of_others, None, {"action": action}, cross_validated=True)
-    contenders.append((None, same))
+    one_quantity = Ruled(
+        "same_for_all", quantity_of_others, None, {"action": action}, cross_validated=True
+    )
+    contenders.append((None, one_quantity))
     errors = np.column_stack([ruled.choice for _, ruled in contenders]) - y[:, None]
     benefits = np.where(errors > 0, -over * errors, under * errors)
     ranking = rank(benefits, np.ones(len(y)), np.zeros(len(y), dtype=np.intp))

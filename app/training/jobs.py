@@ -6,6 +6,7 @@ from sqlalchemy import Connection
 
 from app.access.caller import Caller
 from app.jobs.job import Job, unknown_job
+from app.jobs.queue import Origin
 from app.requests.specifications import Spec
 from app.stores import Stores
 
@@ -63,8 +64,6 @@ def submit(
         requested=requested,
         model=model,
         dataset=dataset,
-        key=key,
-        client=caller.client,
-        max_jobs=caller.jobs,
+        origin=Origin(key, caller.client, caller.jobs),
         also=also,
     )

@@ -16,7 +16,7 @@ from app.database.engine import Database
 from app.database.migrations import migrate
 from app.errors import NotFound, TooMany
 from app.jobs.job import RELEASED, Status
-from app.jobs.queue import Queue, id_of_key
+from app.jobs.queue import JobFilter, Origin, Queue, id_of_key
 from app.jobs.tables import JOBS
 from payoff.errors import Invalid
 from tests.conftest import migrated
@@ -84,9 +84,9 @@ def test_pages_of_a_client_with_patterns(queue):
         (None, "ann"),
         (None, "bob"),
     ):
-        queue.submit("train", {}, model=model, client=client)
+        queue.submit("train", {}, model=model, origin=Origin(client=client))
 
-    seen, _ = queue.page(models=("heart-*",), client="ann")
+    seen, _ = queue.page(JobFilter(models=("heart-*",), client="ann"))
 
     assert [(job.model, job.client) for job in seen] == [
         (None, "ann"),
@@ -97,10 +97,11 @@ def test_pages_of_a_client_with_patterns(queue):
 
 def test_orders_at_the_same_moment_cannot_pass_the_limit_together(queues):
     """Nor do other clients wait for that client's limit, and its limit is for jobs that have not ended."""
+    ann = Origin(client="ann", max_jobs=3)
 
     def order(number):
         try:
-            return queues[number % 2].submit("train", {"number": number}, client="ann", max_jobs=3)
+            return queues[number % 2].submit("train", {"number": number}, origin=ann)
         except TooMany:
             return None
 
@@ -108,13 +109,13 @@ def test_orders_at_the_same_moment_cannot_pass_the_limit_together(queues):
         accepted = [job for job in threads.map(order, range(24)) if job is not None]
 
     assert len(accepted) == 3
-    queues[0].submit("train", {}, client="bob", max_jobs=1)
+    queues[0].submit("train", {}, origin=Origin(client="bob", max_jobs=1))
     for _ in range(5):
         queues[1].submit("train", {})  # without a key there is no limit
     queues[1].cancel(accepted[0].id)
-    queues[0].submit("train", {}, client="ann", max_jobs=3)
+    queues[0].submit("train", {}, origin=ann)
     with pytest.raises(TooMany, match="3 jobs of this key") as caught:
-        queues[1].submit("train", {}, client="ann", max_jobs=3)
+        queues[1].submit("train", {}, origin=ann)
     assert caught.value.seconds > 1
 
 
@@ -123,7 +124,7 @@ def test_repeating_an_order_is_none_more(queues):
     with ThreadPoolExecutor(8) as threads:
         futures = [
             threads.submit(
-                queues[number % 2].submit, "train", {"C": 1}, key="k", client="ann", max_jobs=1
+                queues[number % 2].submit, "train", {"C": 1}, origin=Origin("k", "ann", max_jobs=1)
             )
             for number in range(16)
         ]
@@ -132,7 +133,7 @@ def test_repeating_an_order_is_none_more(queues):
 
 def test_idempotency_keys_are_each_clients_own(queue):
     jobs = {
-        client: queue.submit("train", {"client": client}, key="k", client=client).id
+        client: queue.submit("train", {"client": client}, origin=Origin("k", client)).id
         for client in (None, "a", "b")
     }
 
@@ -141,7 +142,7 @@ def test_idempotency_keys_are_each_clients_own(queue):
         found = queue.get(id_of_key("k", client))
         assert (found.id, found.client) == (job_id, client)
         with pytest.raises(Invalid, match="choose a new key"):
-            queue.submit("train", {"client": "another order"}, key="k", client=client)
+            queue.submit("train", {"client": "another order"}, origin=Origin("k", client))
 
 
 def test_what_is_written_with_an_order_fails_with_it(queue):
@@ -151,12 +152,17 @@ def test_what_is_written_with_an_order_fails_with_it(queue):
         raise RuntimeError("no entry")
 
     with pytest.raises(RuntimeError):
-        queue.submit("train", {}, key="k", also=broken)
+        queue.submit("train", {}, origin=Origin("k"), also=broken)
     assert queue.page() == ([], None)
 
     written = []
     for _ in range(2):
-        queue.submit("train", {}, key="k", also=lambda _connection, job: written.append(job.id))
+        queue.submit(
+            "train",
+            {},
+            origin=Origin("k"),
+            also=lambda _connection, job: written.append(job.id),
+        )
     assert len(written) == 1
 
 
@@ -205,7 +211,7 @@ def fair(database_url):
 
 
 def submit(fair, client, count=1):
-    return [fair.submit("train", {}, client=client) for _ in range(count)]
+    return [fair.submit("train", {}, origin=Origin(client=client)) for _ in range(count)]
 
 
 def claim(fair, count):

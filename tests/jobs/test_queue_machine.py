@@ -20,7 +20,7 @@ from app.database.migrations import migrate
 from app.errors import Conflict
 from app.jobs import queue as queue_module
 from app.jobs.job import CANCELLED, ENDED, NOT_RENEWED, RELEASED, Ending, Event, Failure, Status
-from app.jobs.queue import KEY_PLACE, Queue, id_of_key
+from app.jobs.queue import KEY_PLACE, JobFilter, Origin, Queue, id_of_key
 from app.jobs.tables import JOBS
 from payoff.errors import Invalid
 from tests.effort import repeated
@@ -102,12 +102,14 @@ class QueueMachine(RuleBasedStateMachine):
         twin = self.twins.get(id_of_key(key)) if key else None
         if twin and twin.content[:2] != content[:2]:
             with pytest.raises(Invalid) as caught:
-                self.queues[which].submit(kind, {}, model=model, dataset=dataset, key=key)
+                self.queues[which].submit(
+                    kind, {}, model=model, dataset=dataset, origin=Origin(key)
+                )
             assert [flaw.loc for flaw in caught.value.flaws] == [KEY_PLACE]
             return
         heard = []
         self.queues[which].wake = lambda: heard.append(1)
-        job = self.queues[which].submit(kind, {}, model=model, dataset=dataset, key=key)
+        job = self.queues[which].submit(kind, {}, model=model, dataset=dataset, origin=Origin(key))
         assert heard == [1] * (
             job.id not in self.twins
         )  # a worker of this process hears of each new job
@@ -224,11 +226,11 @@ class QueueMachine(RuleBasedStateMachine):
     @invariant()
     def pages_have_what_they_are_asked_for(self):
         def asked(**wanted):
-            first, token = self.queues[0].page(page_size=3, **wanted)
+            jobs = JobFilter(**wanted)
+            first, token = self.queues[0].page(jobs, page_size=3)
             return [
                 job.id
-                for job in first
-                + (self.queues[0].page(page_token=token, **wanted)[0] if token else [])
+                for job in first + (self.queues[0].page(jobs, page_token=token)[0] if token else [])
             ]
 
         for wanted, fits in (

@@ -9,6 +9,7 @@ from sqlalchemy import text
 from app.database.engine import DatabaseAway
 from app.errors import Unavailable
 from app.jobs.job import Ending, Event, Failure, Status
+from app.jobs.queue import Origin
 from app.monitoring.metrics import DatabaseMetrics, JobMetrics, RequestMetrics
 from app.storage.store_calls import ERRORS, StoreBreaker
 
@@ -62,8 +63,10 @@ def test_of_a_job_table_that_does_not_answer_the_age_alone_is_told(queue, told, 
 
 def test_only_what_the_database_did_not_answer_counts_as_its_error(queue, told):
     DatabaseMetrics(queue, told)
-    queue.submit("train", {}, key="the same")
-    queue.submit("train", {}, key="the same")  # an integrity error inside, and no failure
+    queue.submit("train", {}, origin=Origin("the same"))
+    queue.submit(
+        "train", {}, origin=Origin("the same")
+    )  # an integrity error inside, and no failure
 
     assert told.get_sample_value("payoff_database_errors_total") == 0
     with pytest.raises(DatabaseAway), queue.database.reading() as connection:

@@ -23,7 +23,7 @@ from app.api.routes.train import EXAMPLE_KEY, JobDocument
 from app.api.routing import StrictRoute
 from app.errors import Conflict
 from app.jobs.job import Job
-from app.jobs.queue import id_of_key
+from app.jobs.queue import JobFilter, id_of_key
 from app.report import replay
 from app.tables.text import check_text
 from app.training import calibrate, compare, import_model, train
@@ -81,12 +81,15 @@ def add_routes(prefix: str, kinds: Sequence[str], *, shown: bool = False) -> Non
         if kind is not None:
             listed_kinds = (kind,) if kind in kinds else ()
         check_text(model or "", "/model")
-        jobs, token = stores.queue.page(
+        listed = JobFilter(
             kinds=listed_kinds,
             status=status,
             model=model,
             models=caller.models,
             client=caller.client,
+        )
+        jobs, token = stores.queue.page(
+            listed,
             page_size=page_size,
             page_token=page_token,
             results_of=PUBLISHING,
