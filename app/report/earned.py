@@ -14,7 +14,7 @@ import numpy as np
 
 from app.outcomes.decision import Label
 from app.report.slices import Money, Slice
-from payoff.evidence.intervals import LEVEL, Mean, MeanSums, PromiseSums, judge
+from payoff.evidence.intervals import LEVEL, Mean, MeanSums, PromiseSums, promise_interval
 from payoff.evidence.truths import AlikeDecisions, known_shares, payoff_range
 
 ALL = "all decisions, by the model's probabilities"
@@ -93,7 +93,7 @@ class Account:
         """Promised and realised benefit, their difference, the verdict, and counts; a `doubt` is
         the reason why there is no verdict.
         """
-        difference = judge(self.promise)
+        difference = promise_interval(self.promise)
         n = self.promise.count
         tolerance = _TOLERANCE * self.magnitude / n if n else None
         unknown, *sums = self.open.tolist()
@@ -144,7 +144,7 @@ class Account:
         if not n:
             return Mean(None)
         if self.performance is not None:
-            difference = judge(self.performance)
+            difference = promise_interval(self.performance)
         low, high = difference.low, difference.high
         mean = self.received / n
         promised = self.performed_promised / n

@@ -264,7 +264,7 @@ def matured(days: Iterable[Cases], at: float) -> Maturity:
         is_stated = is_stated or not np.isnan(cases.outcome_at).all()
     if is_stated:
         arrivals.now = min(at, last)
-    return arrivals.judge()
+    return arrivals.maturity()
 
 
 @dataclass

@@ -21,7 +21,7 @@ from payoff.decisions.benefit import least, losses
 from payoff.decisions.ranking import MIN_ROWS_TO_COMPARE
 from payoff.evidence.intervals import Mean, MeanSums, risk
 from payoff.evidence.sequence import Sequence as Betting
-from payoff.evidence.truths import payoff_range, weighted
+from payoff.evidence.truths import payoff_range, propensity_estimate
 
 _THIN = f"there are fewer than {MIN_ROWS_TO_COMPARE} cases of a class in which the two can differ"
 _MAX_KEPT = 100_000  # cases whose values are held; of more cases every second, fourth, …
@@ -345,7 +345,9 @@ class Exploration:
         ways = {}
         for name, first in (("without_exploration", 5), ("most_probable", 9)):
             earned, expected, *risks = columns[first : first + 4]
-            estimate = weighted(known & (chance > 0), chance, earned, expected, np.array(risks))
+            estimate = propensity_estimate(
+                known & (chance > 0), chance, earned, expected, np.array(risks)
+            )
             ways[name] = {
                 "ips": amount(estimate.ips, _IPS),
                 "dr": amount(estimate.dr, _DR),

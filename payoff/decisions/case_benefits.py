@@ -121,7 +121,7 @@ class CaseBenefits:
 
 
 def _unusable(loc: str, name: str, schema: Schema, known: Iterable[str]) -> Flaw:
-    """The reason why the column at `loc` is not among those `known`, and where its values belong."""
+    """The flaw that the column at `loc` is not among those `known`, and where its values belong."""
     if name in schema.names:
         return Flaw(loc, f"{name!r} is text")
     where = "send it in objects, in a column of the table, or in 'columns'"

@@ -10,14 +10,15 @@ from scipy.special import kolmogorov
 from payoff.evidence.intervals import SIGNIFICANT
 
 _BINS = 10
-_EXPECTED = 5  # cases of a category on the smaller side, from which chi-squared holds
-_SHIFTED = 0.1  # PSI from which a change is commonly called moderate
+_MIN_EXPECTED = 5  # cases of a category on the smaller side, from which chi-squared holds
+_MIN_PSI = 0.1  # from which a change is commonly called moderate
 
 
 @dataclass(frozen=True)
 class Change:
-    """`psi` over ten bins (or the categories), `ks` the greatest distance of the distribution
-    functions (None for categories), and the p-value: of KS, for categories that of the PSI.
+    """The change of a distribution: `psi` over ten bins, or over the categories, `ks`, the greatest
+    distance of the distribution functions, None for categories, and a p-value: that of `ks`, for
+    categories of a test of their counts.
     """
 
     psi: float
@@ -26,54 +27,60 @@ class Change:
 
 
 def histogram_change(before: np.ndarray, after: np.ndarray) -> Change:
-    """Of counts (m,) in the same ordered bins, each with at least one; ties within a bin make KS
-    conservative.
+    """The change of counts (m,) in the same ordered bins, with at least one case on each side.
+
+    Ties within a bin make KS conservative.
     """
     n, m = before.sum(), after.sum()
     cumulative = np.cumsum(before) / n
     distance = float(np.abs(cumulative - np.cumsum(after) / m).max())
     edges = np.unique(np.searchsorted(cumulative, np.arange(1, _BINS) / _BINS - 1e-12) + 1)
-    parts = [
-        np.add.reduceat(np.append(counts, 0), np.append(0, edges)) for counts in (before, after)
-    ]
-    return Change(_psi(*parts), distance, float(kolmogorov(distance * np.sqrt(n * m / (n + m)))))
+    starts = np.append(0, edges)
+    parts = [np.add.reduceat(np.append(counts, 0), starts) for counts in (before, after)]
+    p_value = float(kolmogorov(distance * np.sqrt(n * m / (n + m))))
+    return Change(_psi(*parts), distance, p_value)
 
 
 def category_change(before: np.ndarray, after: np.ndarray) -> Change:
-    """Of counts (m,) of the same categories, by the chi-squared test, of two by that of Fisher.
+    """The change of counts (m,) of the same categories, by the chi-squared test, of two categories
+    by Fisher's test.
 
-    Categories of which fewer than five are expected on a side count as one: many rare ones would
-    look like a change.
+    Categories of which fewer than five cases are expected on a side count as one: many rare
+    categories would look like a change.
     """
-    from scipy.stats import chi2_contingency, fisher_exact  # noqa: PLC0415 - imported with the first report
+    from scipy.stats import chi2_contingency, fisher_exact  # noqa: PLC0415 - for reports alone
 
     table = np.stack((before, after))
     table = table[:, table.sum(axis=0) > 0]
     expected = table.sum(axis=0) * table.sum(axis=1).min() / table.sum()
-    if table.shape[1] > 2 and (expected < _EXPECTED).any():
+    if table.shape[1] > 2 and (expected < _MIN_EXPECTED).any():
         table, expected = table[:, np.argsort(expected)], np.sort(expected)
-        last = int(np.count_nonzero(expected < _EXPECTED))
-        if expected[:last].sum() < _EXPECTED:
-            last += 1  # where they are rare together, the next one, too
-        table = np.column_stack((table[:, :last].sum(axis=1), table[:, last:]))
+        rare = int(np.count_nonzero(expected < _MIN_EXPECTED))
+        if expected[:rare].sum() < _MIN_EXPECTED:
+            rare += 1  # the next category joins categories that are rare together
+        table = np.column_stack((table[:, :rare].sum(axis=1), table[:, rare:]))
+    p_value = 1.0
     if table.shape[1] == 2:
-        return Change(_psi(*table), None, float(fisher_exact(table).pvalue))
-    return Change(
-        _psi(*table), None, float(chi2_contingency(table).pvalue) if table.shape[1] > 1 else 1.0
-    )
+        p_value = float(fisher_exact(table).pvalue)
+    elif table.shape[1] > 2:
+        p_value = float(chi2_contingency(table).pvalue)
+    return Change(_psi(*table), None, p_value)
 
 
 def odds_change(counts: np.ndarray, trained: np.ndarray) -> float:
-    """The largest factor, at least 1, by which the odds of a class differ; half a case is added to
-    each count (K,).
+    """The largest factor, at least 1, by which the odds of a class differ between counts (K,) and
+    those in training (K,); half a case is added to each count.
     """
-    sides = [np.log(own + 0.5) - np.log(own.sum() - own + 0.5) for own in (counts, trained)]
-    return float(np.exp(np.abs(sides[0] - sides[1]).max()))
+
+    def log_odds(cases: np.ndarray) -> np.ndarray:
+        return np.asarray(np.log(cases + 0.5) - np.log(cases.sum() - cases + 0.5))
+
+    return float(np.exp(np.abs(log_odds(counts) - log_odds(trained)).max()))
 
 
 def holm(p_values: np.ndarray) -> np.ndarray:
-    """Adjusted p-values (m,): with all below .05 called changed, the chance of any false one is at
-    most .05 (Holm).
+    """Adjusted p-values (m,): if all below .05 count as changes, the probability of a false one is
+    at most .05 (Holm).
     """
     order = np.argsort(p_values)
     steps = np.maximum.accumulate(p_values[order] * np.arange(len(p_values), 0, -1))
@@ -84,12 +91,12 @@ def holm(p_values: np.ndarray) -> np.ndarray:
 
 def drifted(change: Change, adjusted: float) -> bool:
     """Whether a change is more than noise, and large enough to matter."""
-    return adjusted < SIGNIFICANT and change.psi >= _SHIFTED
+    return adjusted < SIGNIFICANT and change.psi >= _MIN_PSI
 
 
 def _psi(before: np.ndarray, after: np.ndarray) -> float:
-    """The population stability index; half a case is added to each part, so that empty ones leave
-    it finite.
+    """The population stability index of counts; half a case is added to each count, so that the
+    index is finite with empty parts.
     """
     p, q = ((counts + 0.5) / (counts.sum() + 0.5 * len(counts)) for counts in (before, after))
     return float(((q - p) * np.log(q / p)).sum())

@@ -5,7 +5,7 @@ at daily, too.
 import numpy as np
 import pytest
 
-from payoff.evidence.intervals import Mean, PromiseSums, judge, risk
+from payoff.evidence.intervals import Mean, PromiseSums, promise_interval, risk
 from payoff.evidence.sequence import Sequence
 from tests.effort import THOROUGH
 from tests.payoff.evidence.worlds import NULLS, WORLDS, coverage, draw, judged, wrong_sequences
@@ -41,7 +41,7 @@ def test_the_ends_reject_the_sum_at_2_5_percent_each_exactly():
         differences = payoffs[np.arange(80), y] - (P * payoffs).sum(axis=1)
         sums = PromiseSums()
         sums.compare(differences, risk(P, payoffs), 0)
-        found = judge(sums)
+        found = promise_interval(sums)
         for end, tail in ((found.low, 1), (found.high, -1)):
             shifted = _of_mean(P, payoffs, end * 80)
             distribution = sum_distribution(shifted, payoffs, 241)
@@ -86,7 +86,7 @@ def test_what_the_model_excludes_still_counts_when_it_occurs():
     sums = PromiseSums()
     sums.compare(differences, risk(P, payoffs), 0)
 
-    found = judge(sums)
+    found = promise_interval(sums)
     assert found.mean == -10
     assert found.low is None or found.high < 0
 
@@ -113,8 +113,8 @@ def test_a_day_that_has_most_cases_shows_little():
                 day,
             )
 
-    assert judge(even).freedom == pytest.approx(11, rel=0.01)
-    assert judge(uneven).freedom < 2
+    assert promise_interval(even).freedom == pytest.approx(11, rel=0.01)
+    assert promise_interval(uneven).freedom < 2
 
 
 def test_the_order_and_the_parts_do_not_matter():
@@ -127,7 +127,7 @@ def test_the_order_and_the_parts_do_not_matter():
             some = rows[rows % 3 == day]
             parts.compare(differences[some], risk(P[some], payoffs[some]), day)
 
-    one, other = judge(whole), judge(parts)
+    one, other = promise_interval(whole), promise_interval(parts)
     assert (other.low, other.high, other.day_inflation) == pytest.approx(
         (one.low, one.high, one.day_inflation)
     )
@@ -141,7 +141,7 @@ def test_an_action_that_earns_the_same_in_every_class_cannot_break_its_promise(a
     sums = PromiseSums()
     sums.compare(payoffs[:, 0] - (P * payoffs).sum(axis=1), risk(P, payoffs), 0)
 
-    found = judge(sums)
+    found = promise_interval(sums)
     assert (found.mean, found.low, found.high) == (0, 0, 0)
     assert found.verdict(0.1 * abs(amount)) == "within_10_percent"
 
@@ -152,7 +152,7 @@ def test_rounding_of_cases_without_risk_hides_no_others():
     for sums, other in ((plain, 0.0), (mixed, 1e-16)):
         sums.compare(np.append(differences, np.full(50, other)), risk(*with_certain(P, payoffs)), 0)
 
-    assert judge(mixed) == judge(plain)
+    assert promise_interval(mixed) == promise_interval(plain)
 
 
 def with_certain(P, payoffs):
@@ -179,13 +179,13 @@ def test_the_unit_of_money_does_not_matter(world, power):
             day,
         )
 
-    plain, found = judge(one), judge(other)
+    plain, found = promise_interval(one), promise_interval(other)
     ends = np.array([plain.mean, plain.low, plain.high])
     assert [found.mean, found.low, found.high] == pytest.approx(ends * unit, rel=1e-9)
     assert (found.dispersion, found.day_inflation) == pytest.approx(
         (plain.dispersion, plain.day_inflation)
     )
-    assert np.isfinite(judge(mixed).mean)
+    assert np.isfinite(promise_interval(mixed).mean)
 
 
 DAILY = 2000 if THOROUGH else 60

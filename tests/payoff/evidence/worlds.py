@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from payoff.evidence.intervals import PromiseSums, judge, risk
+from payoff.evidence.intervals import PromiseSums, promise_interval, risk
 from payoff.evidence.sequence import Sequence
 
 FRAUD = np.array([[0.0, -5.0], [-100.0, -5.0]])
@@ -98,7 +98,7 @@ def judged(world, rng, n, days=1):
     sums, risks = PromiseSums(), risk(P, payoffs)
     for day, rows in enumerate(np.array_split(np.arange(n), days)):
         sums.compare(differences[rows], risks[:, rows], day)
-    return judge(sums)
+    return promise_interval(sums)
 
 
 @cache
