@@ -1,4 +1,4 @@
-"""The Python client of Payoff, a service that decides: actions, sets and questions with the best expected payoff."""
+"""The Python client of Payoff: actions, sets and questions with the best expected payoff."""
 
 from payoff_client.client import AsyncPayoff, Payoff
 from payoff_client.deciding import Decisions

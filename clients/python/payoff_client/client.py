@@ -68,10 +68,11 @@ class Datasets(Linked[Mode]):
     ) -> Stored:
         """Upload a file (its path) or a frame; the same content has the same id.
 
-        Files are CSV (gzipped or not) or Parquet, by their suffix. `options`: `types` has `number`, `category`,
-        `value`, `ignore` or a form such as `date:%d/%m/%Y` by column, `label_type` is that of the label, and
-        `drop_unlabelled` leaves rows without one out, and `drop_classes` those of these classes; `delimiter`,
-        `decimal`, `encoding` and `header` are those of CSV.
+        Files are CSV (gzipped or not) or Parquet, by their suffix. `options`: `types` has `number`,
+        `category`, `value`, `ignore` or a notation such as `date:%d/%m/%Y` by column, `label_type`
+        is
+        that of the label, and `drop_unlabelled` leaves rows without one out, and `drop_classes`
+        those of these classes; `delimiter`, `decimal`, `encoding` and `header` are those of CSV.
         """
         if isinstance(data, str | Path):
             kind, content = kind_of(Path(data)), Path(data).read_bytes()
@@ -79,7 +80,8 @@ class Datasets(Linked[Mode]):
             kind, content = PARQUET, arrow_tools().parquet_of(table_of(data))
         else:
             raise ImportError(
-                "frames and lists of objects are uploaded as Parquet, which needs pyarrow (pip install pyarrow)"
+                "frames and lists of objects are uploaded as Parquet, which needs pyarrow"
+                " (pip install pyarrow)"
             )
         params = {"label": label, **query(stated(name=name, **options))}
         return await self._link.document(
@@ -92,7 +94,10 @@ class Datasets(Linked[Mode]):
     async def from_outcomes(
         self, model: str, /, *, name: str | None = None, **period: Unpack[Period]
     ) -> Stored:
-        """A data set of recorded instances of a model and their truth; `period` are `since` and `until`."""
+        """A data set of recorded instances of a model and their truth.
+
+        `period` are `since` and `until`.
+        """
         call = post("/datasets/from-outcomes", {"model": model, **stated(name=name, **period)})
         return await self._link.document(call, Stored)
 
@@ -113,11 +118,13 @@ class Datasets(Linked[Mode]):
 
 
 class Service(Linked[Mode]):
-    """A client of the service at `url`, with an API `key`; by default PAYOFF_URL and PAYOFF_KEY, or port 8000 here.
+    """A client of the service at `url`, with an API `key`.
 
-    `timeout` is that of one request in seconds; `retry_seconds` bounds the time in which a request that found the
-    service busy, starting or unreachable is repeated. `progress` shows bars: by default in terminals and notebooks.
-    `transport` is one of httpx. Threads may share a client that blocks.
+    The defaults are PAYOFF_URL and PAYOFF_KEY, or port 8000 of this machine. `timeout` is that of
+    one request in seconds; `retry_seconds` bounds the time in which a request that found the
+    service busy, starting or unreachable is repeated. `progress` shows bars: by
+    default in terminals and notebooks. `transport` is one of httpx. Threads may share a client that
+    blocks.
     """
 
     _client: type[httpx.Client | httpx.AsyncClient]
@@ -137,14 +144,16 @@ class Service(Linked[Mode]):
         )
         super().__init__(Link(client, retry_seconds, progress))
         self.datasets: Datasets[Mode] = Datasets(self._link)
-        own = partial(type(self), url, key, timeout=timeout, retry_seconds=retry_seconds)
-        self._made_with = partial(own, progress=progress, transport=transport)
+        self._make = partial(
+            type(self), url, key, timeout=timeout, retry_seconds=retry_seconds,
+            progress=progress, transport=transport,
+        )  # fmt: skip
 
     def __deepcopy__(self, _memo: dict[int, Any]) -> Self:
-        return self  # copies of an estimator share it
+        return self  # copies of an estimator share the client
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return self._made_with, ()
+        return self._make, ()
 
     def model(self, reference: str) -> Model[Mode]:
         """A model, as `name` (its latest version), `name:3` or `name@alias`; nothing is sent."""
@@ -168,19 +177,16 @@ class Service(Linked[Mode]):
     ) -> Model[Mode]:
         """Train a model and return the version that was published.
 
-        `data` is a frame, a list of objects, the path of a file, or without `label` the id or name of a data set.
-        `learner` is a kind, or an object of `kind` and its parameters. `options` are the other fields of `/train`:
-        `benefits`, `actions`, `feature_costs`, `holdout`, `refit`, `seed`, `unit`; and `delimiter`, `decimal`,
-        `encoding` of a CSV file, `types` by column. The model's `dataset` describes what was uploaded, with a report
-        on its columns. Raises Invalid, whose `columns` have that report, and JobFailed where the training fails.
+        `data` is a frame, a list of objects, the path of a file, or without `label` the id or name
+        of a data set. `learner` is a kind, or an object of `kind` and its parameters. `options` are
+        the other fields of `/train`: `benefits`, `actions`, `feature_costs`, `holdout`, `refit`,
+        `seed`, `unit`; and `delimiter`, `decimal`, `encoding` of a CSV file, `types` by column. The
+        `dataset` of the model describes the upload, with a report on its columns. Raises Invalid,
+        whose `columns` have that report, and JobFailed where the training fails.
         """
         fields, dataset, uploaded = await self._stored(data, label, name, options)
-        order = {
-            "model": name,
-            "learner": named(learner, "kind"),
-            "data": {"dataset": dataset},
-            **fields,
-        }
+        order = {"model": name, "learner": named(learner, "kind"), **fields}
+        order["data"] = {"dataset": dataset}
         job = await finished(self._link, post("/train", order), f"training {name}")
         model = self._published(name, job)
         model.dataset = uploaded
@@ -202,10 +208,11 @@ class Service(Linked[Mode]):
         format: str = "onnx",  # noqa: A002 - the name of the field
         **options: Unpack[ImportOptions],
     ) -> Model[Mode]:
-        """Publish a file of another library, `format` onnx or joblib, as a version of the model `name`.
+        """Publish a file of another library, `format` onnx or joblib, as a version of model `name`.
 
-        It is evaluated on the rows of `dataset`, the id of one that it was not trained on. `options` are `calibration`,
-        `classes`, and the matrix and prices of `train`. Raises JobFailed where the file cannot be used.
+        It is evaluated on the rows of `dataset`, the id of one that it was not trained on.
+        `options` are `calibration`, `classes`, and the matrix and prices of `train`. Raises
+        JobFailed where the file cannot be used.
         """
         fields = {
             field: value if field == "classes" or isinstance(value, str) else json_of(value)
@@ -226,15 +233,14 @@ class Service(Linked[Mode]):
         probabilities: Probabilities | None = None,
         **options: Unpack[CalibrateOptions],
     ) -> Model[Mode]:
-        """Publish a model that makes probabilities of the scores, or probabilities, of another system.
+        """Publish a model that calibrates the scores, or probabilities, of another system.
 
-        `labels` are the true classes of their rows; `options` are `method` and `holdout`. The features of the model are
-        `score`, or one for each class, by its name.
+        `labels` are the true classes of their rows; `options` are `method` and `holdout`. The
+        features of the model are `score`, or one for each class, by its name.
         """
-        given = stated(scores=scores, probabilities=probabilities, **options)
-        order = post(
-            "/calibrate", {"model": name, **stated(classes=classes, labels=labels), **given}
-        )
+        rows = stated(labels=labels, scores=scores, probabilities=probabilities)
+        document = {"model": name, **stated(classes=classes, **options), **rows}
+        order = post("/calibrate", document)
         return self._published(name, await finished(self._link, order, f"calibrating {name}"))
 
     @shared
@@ -269,14 +275,16 @@ class Service(Linked[Mode]):
         chart: bool | None = None,
         **options: Unpack[CompareOptions],
     ) -> Report:
-        """What each learner earns with each rule on the same folds: `table` and `best`, and a chart in notebooks.
+        """The benefit of each learner with each rule on the same folds: `table` and `best`.
 
-        `data` as for `train`; `options` are `actions`, `unit_costs`, `folds`, `seed`, and `delimiter`, `decimal`,
-        `encoding` of a CSV file. Amounts are in the unit of `benefits`, per row.
-        Raises JobFailed where the comparison does.
+        Notebooks show a chart, too. `data` is as for `train`; `options` are `actions`,
+        `unit_costs`,
+        `folds`, `seed`, and `delimiter`, `decimal`, `encoding` of a CSV file. Amounts are in the
+        unit
+        of `benefits`, per row. Raises JobFailed where the comparison fails.
         """
         fields, dataset, uploaded = await self._stored(data, label, None, options)
-        kinds = [named(each, "kind") for each in learners]
+        kinds = [named(learner, "kind") for learner in learners]
         order = {"dataset": dataset, "learners": kinds, **stated(benefits=benefits), **fields}
         job = await finished(self._link, post("/compare", order), "comparing")
         report = Report(job["result"])
@@ -290,27 +298,23 @@ class Service(Linked[Mode]):
         name: str | None,
         options: Mapping[str, Any],
     ) -> tuple[Object, str, Stored | None]:
-        """The fields of an order among the options, the id or name of its data set, and what was uploaded."""
-        file = (
-            Path(data)
-            if isinstance(data, Path) or (isinstance(data, str) and Path(data).is_file())
-            else None
-        )
+        """The fields of an order among the options, its data set, and the description of an upload.
+
+        A data set is its id or name.
+        """
+        is_file = isinstance(data, Path) or (isinstance(data, str) and Path(data).is_file())
+        file = Path(cast(str, data)) if is_file else None
         if isinstance(data, str) and label is None and not file:
             return stated(**options), data, None
         if label is None:
             columns = f", one of {', '.join(columns_of(file, options))}" if file else ""
             raise TypeError(f"label is required: the name of the column to predict{columns}")
-        of_file: Any = {
-            key: value for key, value in options.items() if key in UploadOptions.__annotations__
-        }
-        found = await self.datasets._upload(data, label=label, name=name, **of_file)
-        warn(found.get("warnings"))
-        return (
-            stated(**{key: value for key, value in options.items() if key not in of_file}),
-            found["id"],
-            found,
-        )
+        names = UploadOptions.__annotations__
+        of_file: Any = {key: value for key, value in options.items() if key in names}
+        fields = {key: value for key, value in options.items() if key not in names}
+        dataset = await self.datasets._upload(data, label=label, name=name, **of_file)
+        warn(dataset.get("warnings"))
+        return stated(**fields), dataset["id"], dataset
 
     @shared
     async def benefit(
@@ -324,19 +328,14 @@ class Service(Linked[Mode]):
         chart: bool | None = None,
         **options: Unpack[BenefitOptions],
     ) -> Report:
-        """What a matrix would have earned with the probabilities (n, K) of any system and the true labels (n,).
+        """The benefit of a matrix on the probabilities (n, K) of any system and the labels (n,).
 
-        Columns of `probabilities` are `classes`, amounts are in the unit of `benefits`, per row. `chart` draws it; by
-        default in notebooks. `options` are `actions`, `priors`, `points`. Raises Invalid for rows that do not sum to 1.
+        Columns of `probabilities` are `classes`, amounts are in the unit of `benefits`, per row.
+        `chart` draws it; by default in notebooks. `options` are `actions`, `priors`, `points`.
+        Raises Invalid for rows that do not sum to 1.
         """
-        document = stated(
-            probabilities=probabilities,
-            classes=classes,
-            labels=labels,
-            benefits=benefits,
-            **options,
-        )
-        call = post("/benefit", document)
+        rows = stated(probabilities=probabilities, labels=labels)
+        call = post("/benefit", {**rows, **stated(classes=classes, benefits=benefits, **options)})
         return await drawn(self._link, call, Report(await self._link.document(call, Object)), chart)
 
     @shared
@@ -351,9 +350,10 @@ class Service(Linked[Mode]):
     ) -> Report:
         """The set of items with the smallest expected loss, or a set for each row of probabilities.
 
-        `probabilities` are (n,), one per item (`setting="binary"`), or (n, m), of the labels or classes of each row
-        (`multilabel`, `multiclass`). `sets` has `k`, `expected_loss` and `selected` (positions) of each; `options` are
-        the other fields of `/retrieve`, such as `k_max`. Raises Invalid for numbers outside 0 to 1.
+        `probabilities` are (n,), one per item (`setting="binary"`), or (n, m), of the labels or
+        classes of each row (`multilabel`, `multiclass`). `sets` has `k`, `expected_loss` and
+        `selected` (positions) of each; `options` are the other fields of `/retrieve`, such as
+        `k_max`. Raises Invalid for numbers outside 0 to 1.
         """
         fields = {"setting": setting, **stated(loss=named(loss, "name"), **options)}
         if isinstance(probabilities, np.ndarray) and probabilities.size > SMALL:
@@ -366,11 +366,12 @@ class Service(Linked[Mode]):
     async def send_outcomes(
         self, outcomes: Data, *, correct: bool = False, **written: Unpack[Written]
     ) -> Counts:
-        """What became of recorded decisions, by `id` and `truth`, perhaps `action`, `benefit`, `at`.
+        """Send outcomes of recorded decisions: `id` and `truth`, perhaps `action`, `benefit`, `at`.
 
-        `outcomes` are objects, a frame, or the path of a file; `delimiter`, `decimal` and `encoding` are those of CSV.
-        Sending them again changes nothing; `correct` replaces what is stored. Returns `accepted`, `unchanged`,
-        `open` (those without a truth), `unknown` and `conflicts`.
+        `outcomes` are objects, a frame, or the path of a file; `delimiter`, `decimal` and
+        `encoding` are those of CSV. Sending them again changes nothing; `correct` replaces stored
+        ones. Returns `accepted`, `unchanged`, `open` (those without a truth), `unknown` and
+        `conflicts`.
         """
         return await send_outcomes(self._link, outcomes, {"correct": correct, **written})
 
@@ -411,13 +412,13 @@ def _settings(url: str | None, key: str | None) -> dict[str, Any]:
     if not (secret.isascii() and secret.isprintable()):
         raise ValueError("the key has characters that no header can carry")
     headers = {"User-Agent": f"payoff-client/{__version__}", "Accept-Encoding": "identity"}
-    headers |= {"X-API-Key": secret} if secret else {}
+    if secret:
+        headers["X-API-Key"] = secret
     base = url or os.environ.get("PAYOFF_URL") or "http://127.0.0.1:8000"
     if not base.startswith(("http://", "https://")):
         shown = base.rpartition("@")[2]
-        raise ValueError(
-            f"the URL {shown!r} lacks its scheme; write http://{shown} or https://{shown}"
-        )
+        fix = f"write http://{shown} or https://{shown}"
+        raise ValueError(f"the URL {shown!r} lacks its scheme; {fix}")
     try:
         at = httpx.URL(base)
     except httpx.InvalidURL as error:

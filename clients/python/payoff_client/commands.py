@@ -1,4 +1,4 @@
-"""The command line of the client, a table of commands with their arguments; exit codes are in `_EXIT`."""
+"""The command line of the client, a table of commands with arguments; exit codes are in `_EXIT`."""
 
 import argparse
 import json
@@ -17,10 +17,11 @@ from payoff_client import errors, terminal
 from payoff_client.client import Payoff
 from payoff_client.documents import Written, warn
 from payoff_client.showing import columns_text, figures_text, table_text
-from payoff_client.terminal import say, show, stakes_of
+from payoff_client.terminal import print_to_stderr, show, stakes_of
 from payoff_client.transport import LOG, __version__
 
-_EXIT: dict[int, tuple[type[Exception], ...]] = {  # the first that fits
+# The exit code of an exception is the first with a class of it.
+_EXIT: dict[int, tuple[type[Exception], ...]] = {
     1: (errors.JobFailed,),
     5: (errors.Unauthorized, errors.Forbidden),
     4: (errors.RateLimited, errors.Unavailable),
@@ -33,7 +34,7 @@ _CODES = (
 )
 
 _MAX_COLUMNS = 20  # of a report
-_WRITTEN = tuple(Written.__annotations__)  # how a CSV file is written
+_WRITTEN = tuple(Written.__annotations__)  # the options for how a CSV file is written
 Argument = tuple[str, dict[str, Any]]
 Run = Callable[[Payoff, argparse.Namespace], None]
 
@@ -44,11 +45,11 @@ COMMANDS: dict[str, tuple[str, Sequence[Argument], Run]] = {}
 def command(text: str, *arguments: Argument) -> Callable[[Run], Run]:
     """Make the function the command of its name, with a text about it and its arguments."""
 
-    def kept(run: Run) -> Run:
+    def register(run: Run) -> Run:
         COMMANDS[run.__name__] = text, arguments, run
         return run
 
-    return kept
+    return register
 
 
 def arg(name: str, text: str | None = None, **options: Any) -> Argument:
@@ -57,84 +58,87 @@ def arg(name: str, text: str | None = None, **options: Any) -> Argument:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The parser of all commands; shtab makes of it a script that completes them in a shell."""
-    found = argparse.ArgumentParser(
-        prog="payoff-client", description=f"Use a running service. {_CODES}"
-    )
-    found.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    commands = found.add_subparsers(dest="command", required=True)
+    """The parser of all commands, from which shtab makes a script for completion in a shell."""
+    description = f"Use a running service. {_CODES}"
+    main_parser = argparse.ArgumentParser(prog="payoff-client", description=description)
+    main_parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    commands = main_parser.add_subparsers(dest="command", required=True)
     for name, (text, arguments, _) in COMMANDS.items():
-        each = commands.add_parser(
-            name, help=text, description=f"{text[0].upper()}{text[1:]}. {_CODES}"
-        )
-        each.add_argument(
+        description = f"{text[0].upper()}{text[1:]}. {_CODES}"
+        command_parser = commands.add_parser(name, help=text, description=description)
+        command_parser.add_argument(
             "--url",
             help="of the service (default PAYOFF_URL, or port 8000 here); the key is PAYOFF_KEY",
         )
-        each.add_argument("--json", action="store_true", help="print one JSON document")
-        for words, options in arguments:
-            each.add_argument(words, **options)
-    return found
+        command_parser.add_argument("--json", action="store_true", help="print one JSON document")
+        for flag, options in arguments:
+            command_parser.add_argument(flag, **options)
+    return main_parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     chosen = parser().parse_args(arguments)
     warnings.simplefilter("always", errors.PayoffWarning)
-    warnings.showwarning = lambda message, *_others: say(f"warning: {message}")
-    retries = logging.StreamHandler()  # nobody waits without knowing why
+    warnings.showwarning = lambda message, *_place: print_to_stderr(f"warning: {message}")
+    retries = logging.StreamHandler()  # prints why a command waits
     LOG.addHandler(retries)
     try:
         with Payoff(chosen.url, progress=False if chosen.json else None) as client:
             COMMANDS[chosen.command][2](client, chosen)
-        sys.stdout.flush()  # here and not at the end of the process, where an error would be printed
-    except (
-        BrokenPipeError
-    ):  # the reader has enough, as `head` has: what is left to print is dropped
+        # At the end of the process Python would print an error of this.
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader closed the pipe, as `head` does: further output is dropped.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         return 130
     except tuple(kind for kinds in _EXIT.values() for kind in kinds) as error:
-        text = re.sub(r"send \??(delimiter|decimal|encoding|header)=", r"give --\1 ", str(error))
-        text = re.sub(r'types=\{"(.+?)": "(.+?)"\}', r"--type '\1=\2'", text)
-        text = text.replace("send drop_unlabelled", "give --drop-unlabelled")
-        text = text.replace("(drop_classes)", "(--drop-class)")
-        text = text.replace("upload it with label_type", "give --label-type")
-        say("\n".join([f"payoff-client: {text}", *getattr(error, "__notes__", ())]))
+        notes = getattr(error, "__notes__", ())
+        print_to_stderr("\n".join([f"payoff-client: {_with_options(str(error))}", *notes]))
         return next(code for code, kinds in _EXIT.items() if isinstance(error, kinds))
     finally:
         LOG.removeHandler(retries)
     return 0
 
 
-def _given(chosen: argparse.Namespace, *names: str) -> dict[str, Any]:
-    """The options that were given."""
+def _with_options(message: str) -> str:
+    """A message of the service with options of the command line in place of fields."""
+    text = re.sub(r"send \??(delimiter|decimal|encoding|header)=", r"give --\1 ", message)
+    text = re.sub(r'types=\{"(.+?)": "(.+?)"\}', r"--type '\1=\2'", text)
+    text = text.replace("send drop_unlabelled", "give --drop-unlabelled")
+    text = text.replace("(drop_classes)", "(--drop-class)")
+    return text.replace("upload it with label_type", "give --label-type")
+
+
+def _options(chosen: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """The options among `names` that the command line has."""
+    options = {name: getattr(chosen, name) for name in names}
     return {
-        name: value
-        for name in names
-        if (value := getattr(chosen, name)) is not None and value is not False
+        name: value for name, value in options.items() if value is not None and value is not False
     }
 
 
-def _pair(option: str, text: str, form: str) -> tuple[str, str]:
+def _pair(option: str, text: str, pattern: str) -> tuple[str, str]:
     """The two sides of an option such as ALIAS=VERSION."""
     name, sign, value = text.partition("=")
     if not (name and sign):
-        raise ValueError(f"{option} takes {form}, not {text!r}")
+        raise ValueError(f"{option} takes {pattern}, not {text!r}")
     return name, value
 
 
 def _types(chosen: argparse.Namespace) -> dict[str, Any]:
-    """How a table is to be read, where that was given."""
-    types = (
-        {"types": dict(_pair("--type", text, "COLUMN=TYPE") for text in chosen.type)}
-        if chosen.type
-        else {}
-    )
-    return types | _given(chosen, "header", "drop_unlabelled", "drop_classes", "label_type")
+    """The options for how a table is read."""
+    options = _options(chosen, "header", "drop_unlabelled", "drop_classes", "label_type")
+    if chosen.type:
+        options["types"] = dict(_pair("--type", text, "COLUMN=TYPE") for text in chosen.type)
+    return options
 
 
-_TYPES = "number, category, value, ignore, number:1,234.5, number:1.234,5, date or such as date:%%d/%%m/%%Y"
+_TYPES = (
+    "number, category, value, ignore, number:1,234.5, number:1.234,5, date"
+    " or such as date:%%d/%%m/%%Y"
+)
 _MATRIX = (
     "JSON file: {class: {action: number}}, or an object with benefits, limits, actions and the like"
 )
@@ -180,28 +184,28 @@ WRITTEN = (
 )
 def predict(client: Payoff, chosen: argparse.Namespace) -> None:
     """Decide for a file, and print the decisions unless they go to another file."""
-    fields = stakes_of(chosen.benefits) | _given(chosen, "rule", *_WRITTEN)
+    fields = stakes_of(chosen.benefits) | _options(chosen, "rule", *_WRITTEN)
     model = client.model(chosen.model)
-    if (
-        not fields.keys() & {"benefits", "cost_matrix", "rule"}
-        and model.card().get("classes") is not None
-    ):
+    has_rule = bool(fields.keys() & {"benefits", "cost_matrix", "rule"})
+    if not has_rule and model.card().get("classes") is not None:
         fields["rule"] = "most_probable"
     if chosen.json and chosen.out is None:
         raise ValueError("--json prints a report on the file of decisions: name one with --out")
     with tempfile.TemporaryDirectory() as folder:
-        source, printed = Path(chosen.file), Path(folder) / "decided.csv"
+        source = Path(chosen.file)
+        decided = Path(folder) / "decided.csv"
         if chosen.file == "-":
             source = Path(folder) / "stdin.csv"
             with source.open("wb") as file:
                 shutil.copyfileobj(sys.stdin.buffer, file)
-        report = model.decide_file(source, chosen.out or printed, **fields)
-        if (words := report.get("matrix_in_words")) and not chosen.json:
-            say("\n".join(["by these benefits:", *words]))
+        report = model.decide_file(source, chosen.out or decided, **fields)
+        words = report.get("matrix_in_words")
+        if words and not chosen.json:
+            print_to_stderr("\n".join(["by these benefits:", *words]))
         if chosen.out is None:
             warn(report["warnings"])
-            with printed.open(encoding="utf-8", newline="") as written:
-                shutil.copyfileobj(written, sys.stdout)
+            with decided.open(encoding="utf-8", newline="") as decisions:
+                shutil.copyfileobj(decisions, sys.stdout)
             return
     limits = report.get("limits") or []
     text = f"{report['rows']:,} rows decided by {report['model']}"
@@ -234,27 +238,22 @@ def _learner(text: str) -> Any:
 )
 def train(client: Payoff, chosen: argparse.Namespace) -> None:
     """Print the version that was published, and its metrics."""
-    options = (
-        stakes_of(chosen.benefits)
-        | _given(chosen, "holdout", "seed", "unit", *_WRITTEN)
-        | _types(chosen)
-    )
+    options = stakes_of(chosen.benefits) | _types(chosen)
+    options |= _options(chosen, "holdout", "seed", "unit", *_WRITTEN)
     if chosen.feature_costs:
         options["feature_costs"] = terminal.document_of(chosen.feature_costs)
     learner = _learner(chosen.learner)
-    model = client.train(
-        chosen.data, label=chosen.label, learner=learner, name=chosen.name, **options
-    )
+    options |= {"label": chosen.label, "learner": learner, "name": chosen.name}
+    model = client.train(chosen.data, **options)
     card = model.card()
     metrics = card.get("metrics") or {}
     columns = model.dataset.get("columns", []) if model.dataset else []
-    document = {
-        "model": {"name": card["name"], "version": card["version"]},
-        "metrics": metrics,
-        "columns": columns,
-    }
-    read = f"\n{columns_text(columns, _MAX_COLUMNS)}" if columns else ""
-    show(chosen, document, f"{model.reference}{read}\n{figures_text(metrics)}")
+    version = {"name": card["name"], "version": card["version"]}
+    document = {"model": version, "metrics": metrics, "columns": columns}
+    lines = [model.reference]
+    if columns:
+        lines.append(columns_text(columns, _MAX_COLUMNS))
+    show(chosen, document, "\n".join([*lines, figures_text(metrics)]))
 
 
 @command(
@@ -266,10 +265,9 @@ def train(client: Payoff, chosen: argparse.Namespace) -> None:
 )
 def retrieve(client: Payoff, chosen: argparse.Namespace) -> None:
     """Print the sets."""
-    loss = {"name": chosen.loss, **_given(chosen, "beta")}
-    report = client.retrieve(
-        terminal.probabilities_of(chosen.file), setting=chosen.setting, loss=loss
-    )
+    loss = {"name": chosen.loss, **_options(chosen, "beta")}
+    probabilities = terminal.probabilities_of(chosen.file)
+    report = client.retrieve(probabilities, setting=chosen.setting, loss=loss)
     show(chosen, report, table_text(report["sets"], ["k", "expected_loss", "selected"]))
 
 
@@ -285,7 +283,7 @@ def acquire(client: Payoff, chosen: argparse.Namespace) -> None:
     """Ask for features in the terminal, and print the decision."""
     model = client.model(chosen.model)
     features = {feature["name"]: feature for feature in model.card()["features"]}
-    options: Any = stakes_of(chosen.benefits) | _given(chosen, "budget")
+    options: Any = stakes_of(chosen.benefits) | _options(chosen, "budget")
     known: dict[str, Any] = {}
     for name, text in (_pair("--known", text, "FEATURE=VALUE") for text in chosen.known):
         known[name] = terminal.value_of(features.get(name, {}), text)
@@ -302,16 +300,24 @@ def acquire(client: Payoff, chosen: argparse.Namespace) -> None:
             print()
             break
         state = model.acquire(known, **options)
-    wanted, decision = state.get("next"), state.get("decision")
-    lines = [f"next: {wanted['feature']}, costs {wanted['cost']:g}"] if wanted else []
-    lines += (
-        [f"decision: {decision}"]
-        if decision is not None
-        else [f"prediction: {state.get('prediction')}"]
-    )
-    lines += [f"reason: {state['reason']}"] if state.get("reason") else []
-    shares = [f"{name} {share:.3g}" for name, share in (state.get("probabilities") or {}).items()]
-    show(chosen, state, "\n".join([*lines, f"spent: {state.get('spent') or 0:g}", *shares]))
+    show(chosen, state, _state_text(state))
+
+
+def _state_text(state: Mapping[str, Any]) -> str:
+    """The next feature of a case, its decision or prediction, reason, cost and probabilities."""
+    lines = []
+    if state.get("next"):
+        lines.append(f"next: {state['next']['feature']}, costs {state['next']['cost']:g}")
+    if state.get("decision") is not None:
+        lines.append(f"decision: {state['decision']}")
+    else:
+        lines.append(f"prediction: {state.get('prediction')}")
+    if state.get("reason"):
+        lines.append(f"reason: {state['reason']}")
+    lines.append(f"spent: {state.get('spent') or 0:g}")
+    shares = state.get("probabilities") or {}
+    lines += [f"{name} {share:.3g}" for name, share in shares.items()]
+    return "\n".join(lines)
 
 
 @command(
@@ -327,15 +333,10 @@ def acquire(client: Payoff, chosen: argparse.Namespace) -> None:
 def compare(client: Payoff, chosen: argparse.Namespace) -> None:
     """Print the table, the best first."""
     learners = [_learner(text) for text in chosen.learner]
-    options = {
-        "benefits": None,
-        **stakes_of(chosen.benefits),
-        **_given(chosen, "folds", *_WRITTEN),
-        **_types(chosen),
-    }
-    report = client.compare(
-        chosen.data, label=chosen.label, learners=learners, chart=bool(chosen.chart), **options
-    )
+    options = {"benefits": None, **stakes_of(chosen.benefits), **_types(chosen)}
+    options |= _options(chosen, "folds", *_WRITTEN)
+    options |= {"label": chosen.label, "learners": learners, "chart": bool(chosen.chart)}
+    report = client.compare(chosen.data, **options)
     if chosen.chart:
         Path(chosen.chart).write_text(report.svg or "", encoding="utf-8")
     show(chosen, report, table_text(report.table, ["learner", "rule", "benefit", "mu", "interval"]))
@@ -354,8 +355,8 @@ def models(client: Payoff, chosen: argparse.Namespace) -> None:
     if chosen.model is None:
         if chosen.alias or chosen.matrix:
             raise ValueError("--alias and --matrix need a model")
-        found = client.models()
-        show(chosen, found, table_text(found, ["name", "latest", "versions", "aliases"]))
+        items = client.models()
+        show(chosen, items, table_text(items, ["name", "latest", "versions", "aliases"]))
         return
     model = client.model(chosen.model)
     if chosen.alias:
@@ -363,14 +364,15 @@ def models(client: Payoff, chosen: argparse.Namespace) -> None:
         model.set_alias(alias, int(version))
     if chosen.matrix:
         name, path = _pair("--matrix", chosen.matrix, "NAME=FILE")
-        say(f"saved as {name}:{model.matrices.save(name, **stakes_of(path))['version']}")
+        matrix = model.matrices.save(name, **stakes_of(path))
+        print_to_stderr(f"saved as {name}:{matrix['version']}")
     if model.reference != model.name:
         card = model.card()
         show(chosen, card, f"{figures_text(card)}\n{figures_text(card.get('metrics') or {})}")
         return
-    described = model.describe()
-    text = table_text(described["versions"], ["version", "kind", "created_at", "metrics"])
-    show(chosen, described, f"{text}\naliases: {described['aliases']}")
+    description = model.describe()
+    text = table_text(description["versions"], ["version", "kind", "created_at", "metrics"])
+    show(chosen, description, f"{text}\naliases: {description['aliases']}")
 
 
 @command(
@@ -384,45 +386,40 @@ def models(client: Payoff, chosen: argparse.Namespace) -> None:
     *WRITTEN,
 )
 def outcomes(client: Payoff, chosen: argparse.Namespace) -> None:
-    """Print a report, or what became of the outcomes that were sent."""
+    """Print a report, or the counts of outcomes that were sent."""
     if (chosen.model is None) == (chosen.send is None):
         raise ValueError("give a model for its report, or --send a file")
     if chosen.send:
-        sent = client.send_outcomes(Path(chosen.send), **_given(chosen, *_WRITTEN))
-        show(
-            chosen,
-            sent,
-            figures_text(sent | {name: len(sent[name]) for name in ("unknown", "conflicts")}),
-        )
+        counts = client.send_outcomes(Path(chosen.send), **_options(chosen, *_WRITTEN))
+        lengths = {"unknown": len(counts["unknown"]), "conflicts": len(counts["conflicts"])}
+        show(chosen, counts, figures_text(counts | lengths))
         return
-    period = _given(chosen, "since", "until")
+    period = _options(chosen, "since", "until")
     if chosen.dataset:
-        made = client.datasets.from_outcomes(chosen.model, name=chosen.dataset, **period)
-        show(chosen, made, figures_text(made))
+        dataset = client.datasets.from_outcomes(chosen.model, name=chosen.dataset, **period)
+        show(chosen, dataset, figures_text(dataset))
         return
     report = client.model(chosen.model).outcomes(by=chosen.by, **period)
     show(chosen, report, _report_text(report))
 
 
 def _report_text(report: Mapping[str, Any]) -> str:
-    """What was promised and what came of it, per decision, then what to do and the counts; or what quantities cost."""
+    """The promised and the realised benefit per decision, the verdict, the advice and the counts.
+
+    Of a model of numbers it is the cost of its quantities.
+    """
     if "verdict" not in report:
-        costs = [
-            {"cost": name, **report["quantities"][name]}
-            for name in ("expected", "realised", "difference")
-        ]
+        quantities = report["quantities"]
+        names = ("expected", "realised", "difference")
+        costs = [{"cost": name, **quantities[name]} for name in names]
         return table_text(costs, ["cost", "mean", "low", "high", "cases"])
-    rows = [
-        {"per decision": name, **report[name]} for name in ("promised", "realised", "difference")
-    ]
-    lines = [
-        table_text(rows, ["per decision", "mean", "low", "high"]),
-        f"verdict: {report['verdict']}",
-    ]
-    lines += [f"- {one}" for one in report["advice"]]
-    return "\n".join(
-        [*lines, figures_text({name: value for name, value in report.items() if name != "verdict"})]
-    )
+    names = ("promised", "realised", "difference")
+    rows = [{"per decision": name, **report[name]} for name in names]
+    lines = [table_text(rows, ["per decision", "mean", "low", "high"])]
+    lines.append(f"verdict: {report['verdict']}")
+    lines += [f"- {advice}" for advice in report["advice"]]
+    figures = {name: value for name, value in report.items() if name != "verdict"}
+    return "\n".join([*lines, figures_text(figures)])
 
 
 if __name__ == "__main__":

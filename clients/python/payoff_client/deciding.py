@@ -1,4 +1,4 @@
-"""Decisions for rows: sent as JSON, a NumPy array or an Arrow stream, in one request or several to one version."""
+"""Decisions for rows, sent as JSON, a NumPy array or an Arrow stream, in one or more requests."""
 
 import io
 import json
@@ -13,32 +13,22 @@ import httpx
 import numpy as np
 
 from payoff_client.documents import Decided, adapter
-from payoff_client.rows import FORM, NUMERIC, Table, arrow_tools, has_pyarrow, plain, whole
+from payoff_client.rows import NOTATION, NUMERIC, Table, arrow_tools, has_pyarrow, integral, plain
 from payoff_client.showing import html_of
 from payoff_client.transport import ARROW, JSON, NPY, Call, post, query
 
-SHOWN = 10  # rows in notebooks
-SMALL = 2_000  # values: JSON of fewer is as fast as the formats for many
-PART_BYTES = (
-    8 * 2**20
-)  # of a part's numbers; the service takes bodies up to 64 MB unless it is set otherwise
-PART_VALUES = 200_000  # of a part in JSON, of which the service takes 1,000,000
-RECORDED_AT_ONCE = 50_000  # decisions, at most
+SHOWN_ROWS = 10  # in notebooks
+SMALL = 2_000  # values of a table: JSON of fewer is as fast as the formats for large tables
+# Of the numbers of one request; the service takes bodies up to 64 MB unless it is set otherwise.
+PART_BYTES = 8 * 2**20
+PART_VALUES = 200_000  # of one request in JSON; the service takes 1,000,000
+RECORDED_AT_ONCE = 50_000  # decisions that one request records, at most
 _JSON_ONLY = frozenset({"explain", "record", "columns"})
 _MATRICES = ("benefits", "cost_matrix")
 _PER_ROW = ("ids", "explanations", "propensities")
 _NOT_FIGURES = frozenset(
-    (
-        "model",
-        "classes",
-        "actions",
-        "decisions",
-        "probabilities",
-        "expected_benefits",
-        "warnings",
-        *_PER_ROW,
-    )
-) | frozenset(("values", "expected_costs", "intervals"))
+    ("model", "classes", "actions", "decisions", "probabilities", "expected_benefits", "warnings")
+) | frozenset(("values", "expected_costs", "intervals", *_PER_ROW))
 _MOST_NOTES = 100
 
 
@@ -46,10 +36,11 @@ _MOST_NOTES = 100
 class Decisions:
     """Decisions for n rows, K classes and A actions.
 
-    `choice` (n,) has positions in `actions`, `probabilities` is (n, K), `expected_benefits` (n, A) or None. A model of
-    numbers has `values` (n,), and `quantities` by the names of their `columns` (n,). `figures` are the other fields of
-    the answer: `rule`, `threshold`, `limits` with shadow prices, `total`. `ids`, `explanations` and `propensities` have
-    an entry a row, where they were asked for.
+    `choice` (n,) has positions in `actions`, `probabilities` is (n, K), `expected_benefits` (n, A)
+    or None. A model of numbers has `values` (n,), and `quantities` by the names of their `columns`
+    (n,). `figures` are the other fields of the answer: `rule`, `threshold`, `limits` with shadow
+    prices, `total`. `ids`, `explanations` and `propensities` have an entry for each row where the
+    request has them.
     """
 
     model: dict[str, Any] | None
@@ -67,133 +58,147 @@ class Decisions:
     quantities: dict[str, np.ndarray] = field(default_factory=dict)
 
     def _repr_html_(self) -> str:
-        columns = {name: column[:SHOWN].tolist() for name, column in self.columns().items()}
+        columns = {name: column[:SHOWN_ROWS].tolist() for name, column in self.columns().items()}
         rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-        return html_of(
-            f"{len(self.choice):,} decisions",
-            {**self.figures, "warnings": self.warnings, "rows": rows},
-        )
+        document = {**self.figures, "warnings": self.warnings, "rows": rows}
+        return html_of(f"{len(self.choice):,} decisions", document)
 
     @property
     def decisions(self) -> np.ndarray:
-        """The action for each row, of a model of numbers with `unit_costs` the quantity; ValueError without them."""
+        """The action for each row; of a model of numbers the quantity.
+
+        ValueError for a model of numbers without `unit_costs` and `bands`.
+        """
         if "decision" in self.quantities:
             return self.quantities["decision"]
         if self.values is not None:
             raise ValueError("a model of numbers decides with unit_costs or bands; see `values`")
-        found: np.ndarray = _named(self.actions)[self.choice]
-        return found
+        decisions: np.ndarray = _array_of(self.actions)[self.choice]
+        return decisions
 
     def columns(self) -> dict[str, np.ndarray]:
-        """`decision`, `p:<class>` and `benefit:<action>`, or of numbers `decision`, `expected_cost`, `low`, `high` and
-        `value`; and `id`, `propensity`, parts of explanations.
+        """The columns of a frame: `decision`, `p:<class>` and `benefit:<action>`, for example.
+
+        A model of numbers has `decision`, `expected_cost`, `low`, `high` and `value`. Further
+        columns
+        are `id`, `propensity` and those of explanations.
         """
-        found = {} if self.ids is None else {"id": _named(self.ids)}
+        columns = {} if self.ids is None else {"id": _array_of(self.ids)}
         if self.values is not None:
-            return {**found, **self.quantities, "value": self.values}
-        found["decision"] = self.decisions
-        found |= {f"p:{name}": self.probabilities[:, k] for k, name in enumerate(self.classes)}
+            return {**columns, **self.quantities, "value": self.values}
+        columns["decision"] = self.decisions
+        columns |= {f"p:{name}": self.probabilities[:, k] for k, name in enumerate(self.classes)}
         if self.expected_benefits is not None:
-            found |= {
-                f"benefit:{name}": self.expected_benefits[:, a]
-                for a, name in enumerate(self.actions)
-            }
+            for name, benefits in zip(self.actions, self.expected_benefits.T, strict=True):
+                columns[f"benefit:{name}"] = benefits
         if self.propensities is not None:
-            found["propensity"] = np.array(self.propensities, dtype=np.float64)
+            columns["propensity"] = np.array(self.propensities, dtype=np.float64)
         if self.explanations is not None:
-            found["runner_up"] = _named([each["runner_up"] for each in self.explanations])
-            found["margin"] = np.array(
-                [each["margin"] for each in self.explanations], dtype=np.float64
-            )
-            parts = [each.get("contributions") or {} for each in self.explanations]
-            for name in dict.fromkeys(name for each in parts for name in each):
-                found[f"contribution:{name}"] = np.array(
-                    [each.get(name, np.nan) for each in parts], dtype=np.float64
-                )
-        return found
+            columns |= _explained(self.explanations)
+        return columns
 
 
-def _named(names: Sequence[Any]) -> np.ndarray:
+def _explained(explanations: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
+    """The columns of explanations: `runner_up`, `margin` and `contribution:<feature>`."""
+    margins = [explanation["margin"] for explanation in explanations]
+    columns = {
+        "runner_up": _array_of([explanation["runner_up"] for explanation in explanations]),
+        "margin": np.array(margins, dtype=np.float64),
+    }
+    contributions = [explanation.get("contributions") or {} for explanation in explanations]
+    for name in dict.fromkeys(name for row in contributions for name in row):
+        values = [row.get(name, np.nan) for row in contributions]
+        columns[f"contribution:{name}"] = np.array(values, dtype=np.float64)
+    return columns
+
+
+def _array_of(names: Sequence[Any]) -> np.ndarray:
     """Names as an array of objects, integers as integers."""
-    are_whole = bool(names) and all(type(name) is int and abs(name) < 2**63 for name in names)
-    return np.array(names, dtype=np.int64 if are_whole else object)
+    are_integers = bool(names) and all(type(name) is int and abs(name) < 2**63 for name in names)
+    return np.array(names, dtype=np.int64 if are_integers else object)
 
 
 def decisions_of(answer: httpx.Response, rows: int) -> Decisions:
-    """The decisions for so many rows in an answer of `/predict`; ValueError for others."""
+    """The decisions for so many rows in an answer of `/predict`; ValueError for other answers."""
     is_table = answer.headers["Content-Type"].startswith(ARROW)
     text, columns = arrow_tools().decided(answer.content) if is_table else (answer.content, {})
-    found = adapter(Decided).validate_json(text) | columns
-    figures = {name: value for name, value in found.items() if name not in _NOT_FIGURES}
-    classes, actions = found.get("classes") or [], found.get("actions") or []
-    values, probabilities, benefits = (
-        found.get(name) for name in ("values", "probabilities", "expected_benefits")
-    )
-    places = {str(name): place for place, name in enumerate(actions)}
-    chosen = found.get("decisions", ()) if values is None else [0] * rows
-    if not (is_table or values is not None):
-        chosen = [places[str(name)] for name in chosen]
-    per_row = [found.get(name) for name in _PER_ROW]
-    if any(each is not None and len(each) != rows for each in (chosen, *per_row)):
+    document = adapter(Decided).validate_json(text) | columns
+    classes, actions = document.get("classes") or [], document.get("actions") or []
+    values, benefits = document.get("values"), document.get("expected_benefits")
+    if values is not None:
+        choice = [0] * rows
+    elif is_table:
+        choice = document.get("decisions", ())
+    else:
+        places = {str(name): place for place, name in enumerate(actions)}
+        choice = [places[str(name)] for name in document.get("decisions", ())]
+    per_row = {name: document.get(name) for name in _PER_ROW}
+    columns_of_rows = (choice, *per_row.values())
+    if any(column is not None and len(column) != rows for column in columns_of_rows):
         raise ValueError(f"it is not for {rows} rows")
+    probabilities = document.get("probabilities") if values is None else []
     return Decisions(
-        found.get("model"),
-        classes,
-        actions,
-        np.asarray(chosen, dtype=np.int64),
-        _numbers([] if values is not None else probabilities, (rows, len(classes))),
-        None if benefits is None else _numbers(benefits, (rows, len(actions))),
-        None if values is None else _numbers(values, (rows,)),
-        found.get("warnings") or [],
-        figures,
-        **dict(zip(_PER_ROW, per_row, strict=True)),
-        quantities={} if values is None else _quantities(found, rows),
+        model=document.get("model"),
+        classes=classes,
+        actions=actions,
+        choice=np.asarray(choice, dtype=np.int64),
+        probabilities=_floats(probabilities, (rows, len(classes))),
+        expected_benefits=None if benefits is None else _floats(benefits, (rows, len(actions))),
+        values=None if values is None else _floats(values, (rows,)),
+        warnings=document.get("warnings") or [],
+        figures={name: value for name, value in document.items() if name not in _NOT_FIGURES},
+        quantities={} if values is None else _quantities(document, rows),
+        **per_row,
     )
 
 
-def _quantities(found: Mapping[str, Any], rows: int) -> dict[str, np.ndarray]:
-    """What an answer has beside the numbers of a model, by the names of columns."""
-    ends = found.get("intervals")
-    low, high = (None, None) if ends is None else _numbers(ends, (rows, 2)).T
-    columns = {"decision": found.get("decisions"), "expected_cost": found.get("expected_costs")}
-    columns |= {"low": low, "high": high}
-    return {name: _numbers(each, (rows,)) for name, each in columns.items() if each is not None}
+def _quantities(document: Mapping[str, Any], rows: int) -> dict[str, np.ndarray]:
+    """The columns of an answer other than the numbers of the model, by their names."""
+    fields = {"decision": "decisions", "expected_cost": "expected_costs"}
+    columns = {name: document.get(field) for name, field in fields.items()}
+    ends = document.get("intervals")
+    if ends is not None:
+        columns["low"], columns["high"] = _floats(ends, (rows, 2)).T
+    return {
+        name: _floats(column, (rows,)) for name, column in columns.items() if column is not None
+    }
 
 
-def _numbers(sent: Any, shape: tuple[int, ...]) -> np.ndarray:
-    return np.asarray(sent, dtype=np.float64).reshape(shape)
+def _floats(numbers: Any, shape: tuple[int, ...]) -> np.ndarray:
+    return np.asarray(numbers, dtype=np.float64).reshape(shape)
 
 
 def joined(parts: Sequence[Decisions]) -> Decisions:
-    """The decisions of one table that was sent in parts, all of them by the same model."""
+    """The decisions for one table from its parts, all of them by the same model."""
     first = parts[0]
     if len(parts) == 1:
         return first
-    fields = ("choice", "probabilities", "expected_benefits", "values", *_PER_ROW)
-    whole: dict[str, Any] = {}
-    for name in fields:
-        found = [getattr(part, name) for part in parts]
-        if isinstance(found[0], np.ndarray):
-            whole[name] = np.concatenate(found)
-        elif found[0] is not None:
-            whole[name] = [each for part in found for each in part]
+    columns: dict[str, Any] = {}
+    for name in ("choice", "probabilities", "expected_benefits", "values", *_PER_ROW):
+        pieces = [getattr(part, name) for part in parts]
+        if isinstance(pieces[0], np.ndarray):
+            columns[name] = np.concatenate(pieces)
+        elif pieces[0] is not None:
+            columns[name] = [entry for piece in pieces for entry in piece]
     quantities = {
         name: np.concatenate([part.quantities[name] for part in parts]) for name in first.quantities
     }
-    return replace(
-        first, **whole, quantities=quantities, warnings=notes_of(part.warnings for part in parts)
-    )
+    notes = notes_of(part.warnings for part in parts)
+    return replace(first, **columns, quantities=quantities, warnings=notes)
 
 
 def notes_of(parts: Iterable[Sequence[str]]) -> list[str]:
-    """The different warnings of parts, about a hundred at most."""
+    """The distinct warnings of parts, at most `_MOST_NOTES`."""
     return list(dict.fromkeys(text for warnings in parts for text in warnings))[:_MOST_NOTES]
 
 
 @dataclass(frozen=True)
 class Features:
-    """The features of a version: names in its order, what each takes (see `of_feature`), as `values` beside them do;
-    its classes, if any.
+    """The features of a version: names in its order, and the `kinds` of values (see `as_feature`).
+
+    `classes` are None for a model of numbers; `values` are the kinds of columns of the case that
+    are
+    no features.
     """
 
     model: str
@@ -204,35 +209,40 @@ class Features:
 
     @classmethod
     def of(cls, card: Mapping[str, Any]) -> Self:
-        names = tuple(feature["name"] for feature in card["features"])
+        """The features in the card of a version."""
+        features = card["features"]
+        names = tuple(feature["name"] for feature in features)
         kinds = {
-            each["name"]: FORM if each.get("form") else each["type"] for each in card["features"]
+            feature["name"]: NOTATION if feature.get("form") else feature["type"]
+            for feature in features
         }
         classes = None if card.get("classes") is None else tuple(card["classes"])
-        values = {name: FORM if form else NUMERIC for name, form in card.get("values", {}).items()}
+        values = {
+            name: NOTATION if notation else NUMERIC
+            for name, notation in card.get("values", {}).items()
+        }
         return cls(f"{card['name']}:{card['version']}", names, kinds, classes, values)
 
     def beside(self, table: Table, columns: Sequence[str]) -> Self:
-        """With those columns of a table that cells of the matrix name, which are sent like features."""
+        """These features and `columns` of a table that cells of the matrix name."""
         names = [name for name in columns if name in (table.names or ()) and name not in self.names]
         kinds = {name: self.values.get(name, NUMERIC) for name in names}
         return replace(self, names=(*self.names, *names), kinds={**self.kinds, **kinds})
 
-    def kept(self, table: Table, others: Iterable[str], *, whole: bool = False) -> list[str]:
-        """The columns that come back, those that the model does not use or the `whole` table; ValueError where one has
-        a name of the result.
+    def kept(self, table: Table, extra: Iterable[str], *, keep_all: bool = False) -> list[str]:
+        """The columns of the table in the result: those that the model does not use, or all.
 
-        `others` are names that the result has beside the usual ones; one that ends with a colon begins names.
+        `extra` are columns of the result other than the decisions; a name that ends with a colon is
+        the beginning of names. ValueError where the result has a column of the same name.
         """
-        usual = (
-            ["value"]
-            if self.classes is None
-            else ["decision", "benefit:", *(f"p:{one}" for one in self.classes)]
-        )
-        own = {*usual, *others}
-        kept = [name for name in table.names or () if whole or name not in self.names]
+        results = {*extra}
+        if self.classes is None:
+            results.add("value")
+        else:
+            results.update(("decision", "benefit:"), (f"p:{name}" for name in self.classes))
+        kept = [name for name in table.names or () if keep_all or name not in self.names]
         for name in kept:
-            if not own.isdisjoint((name, "".join(name.partition(":")[:2]))):
+            if not results.isdisjoint((name, "".join(name.partition(":")[:2]))):
                 raise ValueError(
                     f"the result has a column {name!r} of its own; rename that of the frame"
                 )
@@ -242,30 +252,33 @@ class Features:
 def case_columns(fields: Mapping[str, Any]) -> list[str]:
     """The columns that cells of a matrix name, once each."""
     matrix = fields.get("benefits") or fields.get("cost_matrix")
-    rows = (
-        matrix.values() if isinstance(matrix, dict) else matrix if isinstance(matrix, list) else ()
-    )
-    cells = [cell for row in rows for cell in (row.values() if isinstance(row, dict) else row)]
-    found = (cell.get("column") for cell in cells if isinstance(cell, dict))
-    return list(dict.fromkeys(name for name in found if isinstance(name, str)))
+    cells = [cell for row in _items(matrix) for cell in _items(row)]
+    names = (cell.get("column") for cell in cells if isinstance(cell, dict))
+    return list(dict.fromkeys(name for name in names if isinstance(name, str)))
+
+
+def _items(container: Any) -> Iterable[Any]:
+    """The values of an object, or the items of a list; none of a name."""
+    if isinstance(container, dict):
+        return container.values()
+    return container if isinstance(container, list) else ()
 
 
 def stated(**fields: Any) -> dict[str, Any]:
-    """The fields that were given, as JSON has them: frames and arrays of benefits as objects and lists."""
+    """The fields that are not None as JSON: frames become objects, arrays lists."""
     return {name: _stated(value) for name, value in fields.items() if value is not None}
 
 
 def _stated(value: Any) -> Any:
-    if hasattr(value, "to_dict") and hasattr(
-        value, "index"
-    ):  # pandas: classes are its index, actions its columns
+    # Of a frame of pandas the index has the classes, the columns are the actions.
+    if hasattr(value, "to_dict") and hasattr(value, "index"):
         value = value.to_dict("index")
     if isinstance(value, np.ndarray):
         return value.tolist()
     if isinstance(value, Mapping):
-        return {str(name): _stated(each) for name, each in value.items()}
+        return {str(name): _stated(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_stated(each) for each in value]
+        return [_stated(item) for item in value]
     return plain(value)
 
 
@@ -275,15 +288,15 @@ def named(kind: str | Mapping[str, Any], field: str) -> dict[str, Any]:
 
 
 def recorded(table: Table, record: Any) -> bool | dict[str, Any]:
-    """The field `record`, always with ids: a request that is repeated under its own ids records nothing twice."""
+    """The field `record`, always with ids, so that a repeated request records nothing twice."""
     if record is False:
         return False
-    sent = dict(record) if isinstance(record, Mapping) else {}
-    ids = table.column(record) if isinstance(record, str) else sent.get("ids")
+    options = dict(record) if isinstance(record, Mapping) else {}
+    ids = table.column(record) if isinstance(record, str) else options.get("ids")
     if ids is None:
         ids = [_new_id() for _ in range(len(table))]
-    found = [whole(plain(value)) for value in ids]
-    return {**sent, "ids": [str(value) if type(value) is int else value for value in found]}
+    ids = [integral(plain(value)) for value in ids]
+    return {**options, "ids": [str(value) if type(value) is int else value for value in ids]}
 
 
 def _new_id() -> str:
@@ -302,56 +315,63 @@ def _is_per_row(benefits: Any) -> bool:
     if not isinstance(benefits, list) or not benefits:
         return False
     first = benefits[0]
-    return isinstance(first, dict) or (
-        isinstance(first, list) and bool(first) and isinstance(first[0], list)
-    )
+    if isinstance(first, dict):
+        return True
+    return isinstance(first, list) and bool(first) and isinstance(first[0], list)
 
 
-def form_of(table: Table, features: Features | None, fields: Mapping[str, Any]) -> str:
-    """The media type of the rows: JSON where they are few, or such as nothing else can carry."""
+def media_type_of(table: Table, features: Features | None, fields: Mapping[str, Any]) -> str:
+    """The media type of the rows: JSON where they are few, or where a field needs it."""
     width = len(features.names) if features else table.data.shape[1]
-    has_other = not fields.keys().isdisjoint(_JSON_ONLY) or any(
-        _is_per_row(fields.get(name)) for name in _MATRICES
-    )
-    if has_other or len(table) * width <= SMALL:
+    if not fields.keys().isdisjoint(_JSON_ONLY) or len(table) * width <= SMALL:
+        return JSON
+    if any(_is_per_row(fields.get(name)) for name in _MATRICES):
         return JSON
     if features is None:
         return NPY if table.data.dtype.kind in "iufb" else JSON
     return ARROW if table.is_frame and has_pyarrow() else JSON
 
 
-def rows_at_once(table: Table, width: int, fields: Mapping[str, Any], form: str) -> int:
-    """How many rows go into one request."""
+def rows_at_once(table: Table, width: int, fields: Mapping[str, Any], media_type: str) -> int:
+    """The number of rows of one request."""
     if are_together(fields):
         return max(len(table), 1)
-    if form != JSON:
+    if media_type != JSON:
         return max(PART_BYTES // (8 * max(width, 1)), 1)
     matrices = [fields[name][0] for name in _MATRICES if _is_per_row(fields.get(name))]
-    extra = len(json.dumps(matrices)) // 2 + len(fields.get("columns", ()))  # values, at most
+    # The values of a row beside its features and results, at most.
+    extra = len(json.dumps(matrices)) // 2 + len(fields.get("columns", ()))
     return min(max(PART_VALUES // (2 * width + 2 + extra), 1), RECORDED_AT_ONCE)
 
 
-def of_part(fields: Mapping[str, Any], start: int, stop: int) -> dict[str, Any]:
-    """The fields for some of the rows."""
-    sent = {
+def fields_of_part(fields: Mapping[str, Any], start: int, stop: int) -> dict[str, Any]:
+    """The fields of a request for the rows from `start` to `stop`."""
+    part = {
         name: value[start:stop] if name in _MATRICES and _is_per_row(value) else value
         for name, value in fields.items()
     }
-    if "columns" in sent:
-        sent["columns"] = {name: values[start:stop] for name, values in sent["columns"].items()}
-    if isinstance(sent.get("record"), dict):
-        sent["record"] = {**sent["record"], "ids": sent["record"]["ids"][start:stop]}
-    return sent
+    if "columns" in part:
+        part["columns"] = {name: values[start:stop] for name, values in part["columns"].items()}
+    if isinstance(part.get("record"), dict):
+        part["record"] = {**part["record"], "ids": part["record"]["ids"][start:stop]}
+    return part
 
 
 def call_for(
-    path: str, table: Table, features: Features | None, fields: Mapping[str, Any], form: str = JSON
+    path: str,
+    table: Table,
+    features: Features | None,
+    fields: Mapping[str, Any],
+    media_type: str = JSON,
 ) -> Call:
-    """The request for the rows; Invalid where a value is none of its feature, ValueError where a number is infinite."""
-    if form == NPY:
+    """The request for the rows.
+
+    Invalid where a value does not fit its feature, ValueError where a number is infinite.
+    """
+    if media_type == NPY:
         return of_array(path, table.data, fields, ARROW if has_pyarrow() else JSON)
     names, kinds = (features.names, features.kinds) if features is not None else ((), {})
-    if form == ARROW:
+    if media_type == ARROW:
         content = arrow_tools().stream(table, names, kinds)
         return Call("POST", path, query(fields), content, {"Content-Type": ARROW, "Accept": ARROW})
     return post(path, {**fields, "instances": table.instances(names, kinds)})
@@ -361,6 +381,5 @@ def of_array(path: str, numbers: np.ndarray, fields: Mapping[str, Any], accept: 
     """The request for numbers as a .npy file."""
     sink = io.BytesIO()
     np.save(sink, np.asarray(numbers, dtype=np.float64), allow_pickle=False)
-    return Call(
-        "POST", path, query(fields), sink.getvalue(), {"Content-Type": NPY, "Accept": accept}
-    )
+    headers = {"Content-Type": NPY, "Accept": accept}
+    return Call("POST", path, query(fields), sink.getvalue(), headers)

@@ -1,4 +1,4 @@
-"""What is sent, and what the client reads of the service's answers, which may have more."""
+"""The fields of requests, and those of answers that the client reads; answers may have more."""
 
 import sys
 import warnings
@@ -44,9 +44,8 @@ class Cell(TypedDict):
 
 Words = Mapping[Any, Mapping[Any, float | Cell]]  # {class: {action: number}}
 Rows = Sequence[Sequence[float | Cell]]
-Benefits = (
-    Words | Rows | np.ndarray | Frame | str | Sequence[Words | Rows]
-)  # a name is that of a saved matrix
+# A name is that of a saved matrix; a sequence has a matrix for each row.
+Benefits = Words | Rows | np.ndarray | Frame | str | Sequence[Words | Rows]
 Name = str | int | float | bool  # of a class or an action
 Record = bool | str | Fields | None
 Probabilities = np.ndarray | Sequence[float] | Sequence[Sequence[float]]
@@ -61,7 +60,7 @@ class Written(TypedDict, total=False):
 
 
 class UploadOptions(Written, total=False):
-    """How a file is read: also the types of columns and of the label, what line 1 is, and which rows are left out."""
+    """How a file is read: the types of columns and of the label, line 1, and the rows left out."""
 
     types: Mapping[str, str]
     label_type: str
@@ -85,7 +84,7 @@ class CaseMatrix(MatrixOptions, total=False):
 
 
 class Stakes(CaseMatrix, total=False):
-    """What decides: a matrix, or a rule, and what limits the decisions, as in `/predict`."""
+    """The matrix or rule that decides, and the limits of the decisions, as in `/predict`."""
 
     rule: str
     threshold: str | float
@@ -94,18 +93,18 @@ class Stakes(CaseMatrix, total=False):
     limits: Fields
     resources: Sequence[Fields]
     explore: float
-    unit_costs: Fields  # these are for models of numbers
+    unit_costs: Fields  # this and the following fields are for models of numbers
     coverage: float
     bands: Sequence[float]
     sum_at_most: float
 
 
 class FileStakes(Stakes, Written, total=False):
-    """What decides the cases of a file, and how a CSV file is written."""
+    """The stakes for the cases of a file, and how a CSV file is written."""
 
 
 class PricedMatrix(MatrixOptions, total=False):
-    """A matrix, and what features cost."""
+    """A matrix, and the prices of features."""
 
     feature_costs: Fields | Sequence[Fields]
 
@@ -170,14 +169,14 @@ class BenefitOptions(TypedDict, total=False):
 
 
 class Period(TypedDict, total=False):
-    """Of which recorded decisions, by moments in ISO 8601."""
+    """The period of recorded decisions, as moments in ISO 8601."""
 
     since: str
     until: str
 
 
 class ReplayOptions(MatrixOptions, Period, total=False):
-    """What is replayed, and of which recorded decisions."""
+    """The versions, rules or matrix to replay, and the period of recorded decisions."""
 
     models: Sequence[str]
     rules: Sequence[Fields]
@@ -234,7 +233,7 @@ class Decided(Document):
 
 
 class Stored(Document):
-    """A data set; `columns` say how each was read, with `advice` on what to change."""
+    """A data set; `columns` report how each was read, with `advice` on what to change."""
 
     id: str
     rows: NotRequired[int]
@@ -244,14 +243,14 @@ class Stored(Document):
 
 
 class Case(Document):
-    """What is known about a case, and what to learn next."""
+    """The state of a case, and the feature to acquire next."""
 
     status: str
     next: NotRequired[Object | None]
 
 
 class FileDecisions(Document):
-    """What was decided for a file; the figures of limits, too."""
+    """The report on the decisions for a file, with the figures of limits."""
 
     rows: int
     model: str
@@ -263,7 +262,7 @@ class FileDecisions(Document):
 
 
 class Counts(Document):
-    """What became of outcomes that were sent."""
+    """The numbers of outcomes that were stored, unchanged, open, unknown and in conflict."""
 
     accepted: int
     unchanged: int
@@ -286,26 +285,27 @@ class Job(Document):
     stage: NotRequired[str | None]
 
 
-adapter = cast(
-    Callable[[Any], TypeAdapter[Any]], cache(TypeAdapter)
-)  # what reads documents of a kind, and checks them
+adapter = cast(Callable[[Any], TypeAdapter[Any]], cache(TypeAdapter))
+"""The adapter that reads and checks documents of a type."""
 
 
 def warn(notes: Sequence[str] | None) -> None:
     """Each warning of an answer as a Python warning, at the line that called the client."""
-    level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(
-        "payoff_client"
-    ):
-        level, frame = level + 1, frame.f_back
+    level = 1
+    frame = sys._getframe()
+    while frame.f_globals.get("__name__", "").startswith("payoff_client"):
+        if frame.f_back is None:
+            break
+        level += 1
+        frame = frame.f_back
     for note in notes or ():
         warnings.warn(note, PayoffWarning, stacklevel=level)
 
 
 class Report(dict[str, Any]):
-    """A JSON document of the service, with its chart (`svg`) where that was asked for; notebooks show them.
+    """A JSON document of the service, with its chart (`svg`) if requested; notebooks show them.
 
-    `dataset` describes what a comparison uploaded, with a report on its columns.
+    `dataset` describes the upload of a comparison, with a report on its columns.
     """
 
     svg: str | None = None
@@ -315,12 +315,11 @@ class Report(dict[str, Any]):
         return self.svg
 
     def _repr_html_(self) -> str | None:
-        return (
-            None if self.svg else html_of("Report", self)
-        )  # of both a notebook would show this alone
+        # A notebook would show the HTML alone, and not the chart.
+        return None if self.svg else html_of("Report", self)
 
     @property
     def table(self) -> list[dict[str, Any]]:
         """The rows of a comparison, or the rules of a benefit report; the best first."""
-        found: list[dict[str, Any]] = self.get("table", self.get("rules", []))
-        return found
+        rows: list[dict[str, Any]] = self.get("table", self.get("rules", []))
+        return rows

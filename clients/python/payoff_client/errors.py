@@ -1,4 +1,4 @@
-"""Problems of the service as exceptions, with the row and the column of the frame that was sent."""
+"""Problems of the service as exceptions, with the row and the column in the caller's frame."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -9,21 +9,22 @@ from pydantic import BaseModel, ValidationError
 
 from payoff_client.showing import columns_text
 
-MAX_FLAWS = 20  # of what the client finds itself
+MAX_FLAWS = 20  # in an error that the client raises before it sends a request
 _MAX_SHOWN = 5  # flaws in the text of an exception
-_MAX_COLUMNS = 40
+_MAX_COLUMNS = 40  # in the text of an exception
 _POSITION = re.compile(r"\d{1,15}", re.ASCII)
-_LISTS = frozenset(
-    {"instances", "probabilities", "ids", "outcomes", "rows", "labels"}
-)  # fields with an item a row
+# Fields with an item for each row.
+_LISTS = frozenset({"instances", "probabilities", "ids", "outcomes", "rows", "labels"})
 
 
 @dataclass(frozen=True)
 class Flaw:
-    """One place in what was sent, and what is wrong there.
+    """One place in a request, and what is wrong there.
 
-    `loc` is the service's JSON pointer into the request. `row` is the row's label in the frame (its position where the
-    frame has no index), `column` the column's name; both are None where the place is not in the frame.
+    `loc` is the JSON pointer of the service into the request. `row` is the label of the row in the
+    frame (its position where the frame has no index), `column` the name of the column; both are
+    None
+    where the place is not in the frame.
     """
 
     loc: str
@@ -32,17 +33,16 @@ class Flaw:
     column: str | None = None
 
     def __str__(self) -> str:
-        named = [f"row {self.row!r}"] * (self.row is not None) + [f"column {self.column!r}"] * (
-            self.column is not None
-        )
-        place = ", ".join(named) or self.loc
+        places = {"row": self.row, "column": self.column}
+        names = [f"{kind} {name!r}" for kind, name in places.items() if name is not None]
+        place = ", ".join(names) or self.loc
         return f"{place}: {self.msg}" if place else self.msg
 
 
 class PayoffError(Exception):
-    """What the service answered in place of a result (RFC 9457), or why there was no answer (`status` None).
+    """An error of the service (RFC 9457), or the reason why it did not answer (`status` None).
 
-    `columns` say of a refused table how each column was read, and what to change.
+    `columns` report how each column of a refused table was read, and what to change.
     """
 
     def __init__(
@@ -67,10 +67,11 @@ class PayoffError(Exception):
         if self.columns:
             return f"{self.detail}\n{columns_text(self.columns, _MAX_COLUMNS)}"
         lines = [str(flaw) for flaw in self.errors[:_MAX_SHOWN]]
-        if self.errors and self.errors[0].msg != self.detail:
+        if not self.errors or self.errors[0].msg != self.detail:
             lines.insert(0, self.detail)
-        more = len(self.errors) - _MAX_SHOWN
-        return "\n".join([*(lines or [self.detail]), *([f"and {more} more"] if more > 0 else [])])
+        if len(self.errors) > _MAX_SHOWN:
+            lines.append(f"and {len(self.errors) - _MAX_SHOWN} more")
+        return "\n".join(lines)
 
 
 class Invalid(PayoffError):
@@ -78,7 +79,7 @@ class Invalid(PayoffError):
 
     @classmethod
     def of(cls, flaws: Sequence[Flaw]) -> Self:
-        """What the client finds before it sends anything."""
+        """The error for flaws that the client detects before it sends a request."""
         return cls(flaws[0].msg, status=422, title="Invalid request", errors=flaws[:MAX_FLAWS])
 
 
@@ -111,7 +112,7 @@ class Unavailable(PayoffError):
 
 
 class InvalidAnswer(PayoffError):
-    """What came is no answer of a Payoff service: of another form, incomplete or without end."""
+    """The answer is not that of a Payoff service: unreadable, incomplete or without end."""
 
 
 class JobFailed(PayoffError):
@@ -150,18 +151,22 @@ class _Problem(BaseModel):
 
     @classmethod
     def of(cls, content: Any, otherwise: str) -> dict[str, Any]:
-        """The arguments of an exception, from JSON or what it has; with other words where it is no problem."""
+        """The arguments of an exception, from JSON or an object.
+
+        `otherwise` is the detail where the content is no problem document.
+        """
         try:
             read = cls.model_validate_json if isinstance(content, bytes) else cls.model_validate
-            found = read(content)
+            problem = read(content)
         except ValidationError:
-            found = cls(detail=otherwise)
-        return {**dict(found), "detail": found.detail or found.title or otherwise}
+            problem = cls(detail=otherwise)
+        return {**dict(problem), "detail": problem.detail or problem.title or otherwise}
 
 
 def of_answer(status: int, headers: Mapping[str, str], content: bytes) -> PayoffError:
     """The exception for an answer that is an error; the body need not be a problem document."""
-    fields = _Problem.of(content, content[:200].decode("utf-8", "replace") or f"status {status}")
+    text = content[:200].decode("utf-8", "replace")
+    fields = _Problem.of(content, text or f"status {status}")
     wait = headers.get("Retry-After", "")
     seconds = float(wait) if wait.isascii() and wait.isdigit() else None
     return BY_STATUS.get(status, PayoffError)(**fields | {"status": status, "retry_after": seconds})
@@ -169,9 +174,8 @@ def of_answer(status: int, headers: Mapping[str, str], content: bytes) -> Payoff
 
 def of_job(job: Mapping[str, Any]) -> JobFailed:
     """The exception for a job that did not succeed."""
-    return JobFailed(
-        job=job, **_Problem.of(job.get("error"), f"job {job['id']} was {job['status']}")
-    )
+    otherwise = f"job {job['id']} was {job['status']}"
+    return JobFailed(job=job, **_Problem.of(job.get("error"), otherwise))
 
 
 def located(
@@ -179,14 +183,14 @@ def located(
 ) -> PayoffError:
     """The same error, whose flaws have the row's label and the column's name.
 
-    `label` has a row's label by its position, `before` are the rows before those of the request, `columns` the names by
-    position. In a table that was sent as the body, places begin with the row, or with the column's name.
+    `label` returns the label of a row at a position; `before` is the number of rows before those of
+    the request; `columns` are the names by position. In a table that was the body of the request,
+    places begin with the row, or with the name of the column.
     """
     error.errors = tuple(_placed(flaw, label, columns, before) for flaw in error.errors)
     if before and any(flaw.row is None for flaw in error.errors):
-        error.add_note(
-            f"the message counts from the beginning of a part: {before} rows go before it"
-        )
+        note = f"the message counts from the beginning of a part: {before} rows go before it"
+        error.add_note(note)
     return error
 
 
@@ -203,5 +207,5 @@ def _placed(flaw: Flaw, label: Callable[[int], Any], columns: Sequence[str], bef
         column = columns[int(column)]
     try:
         return replace(flaw, row=label(before + int(row)), column=column or None)
-    except IndexError:  # no such row was sent
+    except IndexError:  # the request has no such row
         return flaw

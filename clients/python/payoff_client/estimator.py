@@ -18,18 +18,21 @@ from payoff_client.rows import plain
 _LABEL = "label"
 
 
-class BenefitClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn carries no types
-    """Predicts the action with the largest expected benefit; without `benefits` the most probable class.
+# scikit-learn has no types.
+class BenefitClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Predicts the action with the largest expected benefit, or without `benefits` a class.
 
-    Each `fit` publishes a version of the model `name`: `model_` is that version. `score` is the mean benefit per row,
-    without `benefits` the accuracy. `benefits` are `{class: {action: number}}`, such a frame, or the name of a matrix
-    saved for `name`. `options` are other fields of `/train`, as `holdout`. Its decisions are not recorded, as
+    Each `fit` publishes a version of the model `name`: `model_` is that version. `score` is the
+    mean benefit per row, without `benefits` the accuracy. `benefits` are
+    `{class: {action: number}}`, such a frame, or the name of a matrix saved for `name`. `options`
+    are other fields of `/train`, such as `holdout`. Its decisions are not recorded, as
     cross-validation makes many; `model_.decide(…, record=True)` records.
 
     Parameters
     ----------
     client : Payoff
-        By default one for PAYOFF_URL and PAYOFF_KEY. A pickle of the estimator has the client's url and key.
+        By default one for PAYOFF_URL and PAYOFF_KEY. A pickle of the estimator has the URL and the
+        key of the client.
     learner : str or dict
         A kind, or `kind` with its parameters.
     """
@@ -52,22 +55,22 @@ class BenefitClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     def fit(self, X: Any, y: Any) -> Self:
         """Train a version on the rows `X` (n, m), a frame or numbers, and their classes `y` (n,).
 
-        Missing values are NaN. Raises ValueError where `y` has one class, or `benefits` are for other classes, before a
-        version is published; JobFailed where the training fails.
+        Missing values are NaN. Raises ValueError where `y` has one class, or `benefits` are for
+        other classes, before a version is published; JobFailed where the training fails.
         """
         X, y = validate_data(self, X, y, dtype=None, ensure_all_finite="allow-nan")
         check_classification_targets(y)
         self.classes_ = np.unique(y)
         if len(self.classes_) < 2:
             raise ValueError(f"y has one class, {self.classes_[0]!r}; at least two are needed")
-        if self.benefits is not None and not isinstance(
-            self.benefits, str
-        ):  # a saved matrix is the service's to check
+        # The service checks a saved matrix.
+        if self.benefits is not None and not isinstance(self.benefits, str):
             self._table()
         labels = [_word(y.dtype.type(label)) for label in y]
         rows = [{**row, _LABEL: label} for row, label in zip(self._rows(X), labels, strict=True)]
         columns = {name: [row[name] for row in rows] for name in rows[0]}
-        types = {  # no column of X is left out, and no two labels are one
+        # With types the service ignores no column of X and merges no two labels.
+        types = {
             name: "category" if any(isinstance(value, str) for value in values) else "number"
             for name, values in columns.items()
             if name != _LABEL or isinstance(labels[0], str)
@@ -99,23 +102,22 @@ class BenefitClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     def predict(self, X: Any) -> np.ndarray:
         """The action for each row (n,); without `benefits` a class."""
         stakes = {"rule": "most_probable"} if self.benefits is None else {"benefits": self._table()}
-        found: np.ndarray = self._answer(X, **stakes).decisions
+        decisions: np.ndarray = self._answer(X, **stakes).decisions
         if self.benefits is not None:
-            return found
-        by_word = {str(_word(label)): label for label in self.classes_}
-        return np.array([by_word[str(name)] for name in found], dtype=self.classes_.dtype)
+            return decisions
+        labels = {str(_word(label)): label for label in self.classes_}
+        return np.array([labels[str(name)] for name in decisions], dtype=self.classes_.dtype)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities (n, K) of `classes_`."""
         answer = self._answer(X, rule="most_probable")
         places = {str(name): k for k, name in enumerate(answer.classes)}
-        found: np.ndarray = answer.probabilities[
-            :, [places[str(_word(label))] for label in self.classes_]
-        ]
-        return found
+        columns = [places[str(_word(label))] for label in self.classes_]
+        probabilities: np.ndarray = answer.probabilities[:, columns]
+        return probabilities
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The mean benefit of the decisions where `y` are the true classes; without `benefits` the accuracy."""
+        """The mean benefit of the decisions for true classes `y`; without `benefits` accuracy."""
         decisions = self.predict(X)
         if self.benefits is None:
             earned = (decisions == np.asarray(y)).astype(float)
@@ -128,17 +130,17 @@ class BenefitClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         return float(np.average(earned, weights=sample_weight))
 
     def _table(self) -> dict[str, dict[str, float]]:
-        """The benefits by the names of classes and actions; ValueError where they are for other classes."""
+        """The benefits by class and action; ValueError where they are for other classes."""
         rows: Any = self.benefits
         if isinstance(rows, str):
             rows = self.model_.matrices.get(rows)["benefits"]
-        found = {str(name): row for name, row in stated(benefits=rows)["benefits"].items()}
+        table = {str(name): row for name, row in stated(benefits=rows)["benefits"].items()}
         classes = [str(_word(label)) for label in self.classes_]
-        if found.keys() != set(classes):
+        if table.keys() != set(classes):
             raise ValueError(
-                f"benefits need a row for each class of y, {classes}; they have {list(found)}"
+                f"benefits need a row for each class of y, {classes}; they have {list(table)}"
             )
-        return found
+        return table
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -1,4 +1,4 @@
-"""Jobs of the service: ordered once, and followed to their end."""
+"""Jobs of the service: submitted once, and followed to their end."""
 
 from dataclasses import replace
 from uuid import uuid4
@@ -8,9 +8,8 @@ from payoff_client.errors import of_job
 from payoff_client.terminal import Bar
 from payoff_client.transport import Call, Link, step
 
-PAUSE = (
-    0.2  # seconds between two looks at a job: the service answers late, a proxy may answer at once
-)
+# Seconds between two requests for a job: the service waits before it answers, but a proxy may not.
+PAUSE = 0.2
 
 
 async def finished(link: Link, order: Call, title: str) -> Object:

@@ -1,4 +1,4 @@
-"""One model: decisions, explanations, sets, questions, outcomes, and its versions, aliases and saved matrices."""
+"""One model: decisions, explanations, sets, questions, outcomes, versions, aliases, matrices."""
 
 import builtins
 import inspect
@@ -35,7 +35,7 @@ from payoff_client.documents import (
     warn,
 )
 from payoff_client.errors import Invalid, InvalidAnswer, PayoffError, located
-from payoff_client.files import PART_SIZE, of_parts, opened, rest_of, written
+from payoff_client.files import PART_SIZE, fields_of_answer, of_parts, opened, written
 from payoff_client.jobs import finished
 from payoff_client.rows import Rows, Table, plain, table_of
 from payoff_client.showing import html_of
@@ -55,6 +55,7 @@ from payoff_client.transport import (
 )
 
 C = TypeVar("C", bound=Cases)
+# The columns of the result that a field adds.
 _COLUMNS = {
     "unit_costs": ["decision", "expected_cost"],
     "coverage": ["low", "high"],
@@ -83,25 +84,29 @@ class Matrices(Linked[Mode]):
         cost_matrix: Benefits | None = None,
         actions: Sequence[str] | None = None,
     ) -> Matrix:
-        """Save benefits or a cost matrix for the classes of the latest version; other content is a new `version`.
+        """Save benefits or a cost matrix for the classes of the latest version.
 
-        Raises Invalid where the matrix does not fit the classes or is too large, Conflict where there is no room.
+        Other content under the same name is a new `version`. Raises Invalid where the matrix does
+        not
+        fit the classes or is too large, Conflict where there is no room.
         """
         document = stated(benefits=benefits, cost_matrix=cost_matrix, actions=actions)
         return await self._link.document(put(self._of(name), document), Matrix)
 
     @shared
     async def get(self, name: str) -> Matrix:
-        """A matrix in words, `name` or `name:2`: `benefits`, `actions`, `version`, `versions`; NotFound otherwise."""
+        """A matrix in words, `name` or `name:2`: `benefits`, `actions`, `version`, `versions`.
+
+        Raises NotFound.
+        """
         return await self._link.document(Call("GET", self._of(name)), Matrix)
 
     @shared
     async def list(self) -> builtins.list[Object]:
         """The newest version of each matrix, by name."""
-        found: builtins.list[Object] = (
-            await self._link.document(Call("GET", self._path), dict[str, Any])
-        )["matrices"]
-        return found
+        document = await self._link.document(Call("GET", self._path), dict[str, Any])
+        matrices: builtins.list[Object] = document["matrices"]
+        return matrices
 
     @shared
     async def delete(self, name: str) -> None:
@@ -110,7 +115,10 @@ class Matrices(Linked[Mode]):
 
 
 class Model(Linked[Mode]):
-    """A model, by its `reference`: `name`, `name:3` or `name@alias`; with the `matrices` that are saved for it."""
+    """A model, by its `reference`: `name`, `name:3` or `name@alias`.
+
+    `matrices` are those that are saved for it.
+    """
 
     def __init__(self, link: Link, reference: str) -> None:
         super().__init__(link)
@@ -118,8 +126,8 @@ class Model(Linked[Mode]):
         self.name = reference.partition("@")[0].partition(":")[0]
         self._path = f"/models/{step(self.name)}"
         self._version_path = f"/models/{step(reference, safe=':@')}"
-        self._known: Features | None = None  # of the version that answered last
-        self.dataset: Stored | None = None  # that it was trained on, where `train` uploaded it
+        self._last: Features | None = None  # the features of the version that answered last
+        self.dataset: Stored | None = None  # the description of the upload, if `train` made one
         self.matrices: Matrices[Mode] = Matrices(link, self._path)
 
     def __repr__(self) -> str:
@@ -156,7 +164,7 @@ class Model(Linked[Mode]):
     async def answer(
         self, data: Cases, *, explain: bool = False, record: Record = None, **stakes: Unpack[Stakes]
     ) -> Decisions:
-        """Decisions as arrays, with all that the service answers beside them: see `decide`."""
+        """Decisions as arrays, with all other fields of the answer: see `decide`."""
         table = table_of(data)
         return await self._decide(table, _fields(table, stakes, explain=explain, record=record))
 
@@ -172,55 +180,61 @@ class Model(Linked[Mode]):
     ) -> C:
         """The action with the largest expected benefit for each row.
 
-        `data` is a frame of pandas, polars or pyarrow, a list of objects, one object, or an array with the features in
-        the model's order. The result has the same type (an array gives an object of columns) and the frame's index:
-        columns that the model does not use (with `keep` all), then `decision`, `p:<class>` and `benefit:<action>`;
-        `value` from a model of numbers, with `unit_costs` `decision` and `expected_cost`, with `coverage` `low` and
-        `high`. `benefits` are `{class: {action: number}}`, a matrix with `actions`, or the name of a saved one (see
-        `matrices`); `cost_matrix`, `rule`, `threshold`, `costs`, `priors`, `limits`, `resources`, `explore`, `bands`
-        and `sum_at_most` are those of `/predict`. `record` is True, the name of a column of ids, or `{"ids": […],
-        "instances": bool}`. Warnings of the service are PayoffWarnings.
+        `data` is a frame of pandas, polars or pyarrow, a list of objects, one object, or an array
+        with the features in the model's order. The result has the same type (an array gives an
+        object of columns) and the frame's index: columns that the model does not use (with `keep`
+        all), then `decision`, `p:<class>` and `benefit:<action>`; `value` from a model of numbers,
+        with `unit_costs` `decision` and `expected_cost`, with `coverage` `low` and `high`.
+        `benefits` are `{class: {action: number}}`, a matrix with `actions`, or the name of a saved
+        one (see `matrices`); `cost_matrix`, `rule`, `threshold`, `costs`, `priors`, `limits`,
+        `resources`, `explore`, `bands` and `sum_at_most` are those of `/predict`. `record` is True,
+        the name of a column of ids, or `{"ids": […], "instances": bool}`. Warnings of the service
+        are PayoffWarnings.
 
-        Large tables go as NumPy arrays or Arrow streams, in several requests to one version; with `limits` in one.
-        Raises Invalid, whose `errors` name row and column of `data`, and ValueError where a column of `data` has a name
-        of the result; nothing is sent then.
+        Large tables go as NumPy arrays or Arrow streams, in several requests to one version; with
+        `limits` in one. Raises Invalid, whose `errors` name row and column of `data`, and
+        ValueError where a column of `data` has a name of the result; nothing is sent then.
         """
-        return await self._table(data, stakes, explain=explain, record=record, keep=keep)
+        return await self._decide_data(data, stakes, explain=explain, record=record, keep=keep)
 
     @shared
     async def explain(
         self, data: C, *, record: Record = None, keep: bool = False, **stakes: Unpack[Stakes]
     ) -> C:
         """`decide` with `runner_up`, `margin` and `contribution:<feature>` for each row."""
-        return await self._table(data, stakes, explain=True, record=record, keep=keep)
+        return await self._decide_data(data, stakes, explain=True, record=record, keep=keep)
 
-    async def _table(
+    async def _decide_data(
         self, data: C, stakes: Stakes, *, explain: bool, record: Record, keep: bool
     ) -> C:
+        """The columns of the data that are kept, and the decisions, in the type of the data."""
         table = table_of(data)
         fields = _fields(table, stakes, explain=explain, record=record)
-        others = ["runner_up", "margin", "contribution:"] if explain else []
-        others += ["propensity"] if stakes.get("explore") else []
-        others += [
-            name for field in _COLUMNS if stakes.get(field) is not None for name in _COLUMNS[field]
-        ]
+        extra = ["runner_up", "margin", "contribution:"] if explain else []
+        if stakes.get("explore"):
+            extra.append("propensity")
+        for field, names in _COLUMNS.items():
+            if stakes.get(field) is not None:
+                extra += names
         if record and not isinstance(record, str):
-            others += ["id"]
-        if (
-            table.names is not None
-        ):  # refused before anything is sent, because what is recorded stays recorded
-            (await self._features(fresh=False)).kept(table, others, whole=keep)
+            extra.append("id")
+        # A column with a name of the result is refused before a request, as its record would stay.
+        await self._kept(table, extra, keep_all=keep)
         answer = await self._decide(table, fields)
         warn(answer.warnings)
         columns = answer.columns()
         if isinstance(record, str):
-            columns.pop("id", None)  # the frame has them
-        kept = (
-            []
-            if table.names is None
-            else (await self._features(fresh=False)).kept(table, others, whole=keep)
-        )
+            columns.pop("id", None)  # the frame has a column of ids
+        kept = await self._kept(table, extra, keep_all=keep)
         return cast(C, table.result(kept, columns))
+
+    async def _kept(
+        self, table: Table, extra: Sequence[str], *, keep_all: bool
+    ) -> builtins.list[str]:
+        """The columns of the table in the result (`Features.kept`)."""
+        if table.names is None:
+            return []
+        return (await self._features(fresh=False)).kept(table, extra, keep_all=keep_all)
 
     @shared
     async def decide_file(
@@ -231,12 +245,14 @@ class Model(Linked[Mode]):
         record: bool | str | None = None,
         **stakes: Unpack[FileStakes],
     ) -> FileDecisions:
-        """Decide for a file of any length, in bounded memory: CSV (also .gz) or Parquet by its suffix.
+        """Decide for a file of any length, in bounded memory.
 
-        The target has the columns that the model does not use, then those of `decide`; it appears when it is complete.
-        `record` is True, False, or the name of a column of ids, with which a file that is decided again records nothing
-        twice; the other arguments are those of `decide`, and `delimiter`, `decimal`, `encoding` of a CSV file. Returns
-        `rows`, `model` and `warnings`. With limits the file is one request; their figures are returned, too.
+        Files are CSV (also .gz) or Parquet by their suffix. The target has the columns that the
+        model does not use, then those of `decide`; it appears when it is complete. `record` is
+        True, False, or the name of a column of ids, with which a
+        file that is decided again records nothing twice; the other arguments are those of `decide`,
+        and `delimiter`, `decimal`, `encoding` of a CSV file. Returns `rows`, `model` and
+        `warnings`. With limits the file is one request; their figures are returned, too.
         """
         source, target = Path(source), Path(target)
         if target.exists() and source.exists() and target.samefile(source):
@@ -248,14 +264,11 @@ class Model(Linked[Mode]):
         if isinstance(record, str):
             fields["id"] = record
         notes: list[list[str]] = []
-        rest: Object = {}
+        answer: Object = {}
         done = 0
+        size = math.inf if deciding.are_together(fields) else PART_SIZE
         with (
-            opened(source, fields, math.inf if deciding.are_together(fields) else PART_SIZE) as (
-                kind,
-                columns,
-                parts,
-            ),
+            opened(source, fields, size) as (kind, columns, parts),
             written(target) as (accept, writer),
             Bar(f"deciding {source.name}", self._link.progress) as bar,
         ):
@@ -263,27 +276,21 @@ class Model(Linked[Mode]):
             params = query({**of_parts(fields), **({"keep": kept} if kept else {})})
             for part in parts:
                 headers = {"Content-Type": kind, "Accept": accept}
-                call = Call(
-                    "POST", "/predict", params, part.content, headers, repeatable=record is not True
-                )
+                call = Call("POST", "/predict", params, part.content, headers, record is not True)
                 try:
-                    rest, rows = await self._link.read(
-                        call, lambda answer: (rest_of(answer), writer.rows_of(answer))
+                    answer, rows = await self._link.read(
+                        call,
+                        lambda response: (fields_of_answer(response), writer.rows_of(response)),
                     )
                 except PayoffError as error:
                     raise located(error, int, features.names, done) from None
-                notes.append(rest.get("warnings") or [])
+                notes.append(answer.get("warnings") or [])
                 done += part.rows
                 writer.write(rows)
                 bar.show(part.share, f"{done:,} rows")
-        figures = {name: rest[name] for name in _FIGURES if name in rest}
-        found = {
-            "rows": done,
-            "model": features.model,
-            "warnings": deciding.notes_of(notes),
-            **figures,
-        }
-        return cast(FileDecisions, found)
+        report = {"rows": done, "model": features.model, "warnings": deciding.notes_of(notes)}
+        report |= {name: answer[name] for name in _FIGURES if name in answer}
+        return cast(FileDecisions, report)
 
     @shared
     async def retrieve(
@@ -295,24 +302,18 @@ class Model(Linked[Mode]):
         setting: str = "binary",
         **options: Unpack[RetrieveOptions],
     ) -> Report:
-        """The set with the smallest expected loss: of the rows (`binary`), or of the labels or classes of each row.
+        """The set of rows (`binary`), or of labels or classes of each row, of least expected loss.
 
-        `selected` has positions of rows, for `frame.iloc`, or labels. `options` are the other fields of `/retrieve`,
-        as `k_max`.
+        `selected` has positions of rows, for `frame.iloc`, or labels. `options` are the other
+        fields of `/retrieve`, such as `k_max`.
         """
         table = table_of(data)
         features = None if table.names is None else await self._features(fresh=True)
-        fields = {
-            "model": self.reference,
-            "setting": setting,
-            **stated(loss=named(loss, "name"), **options),
-        }
+        fields = {"model": self.reference, "setting": setting}
+        fields |= stated(loss=named(loss, "name"), **options)
         try:
-            return Report(
-                await self._link.document(
-                    deciding.call_for("/retrieve", table, features, fields), Object
-                )
-            )
+            call = deciding.call_for("/retrieve", table, features, fields)
+            return Report(await self._link.document(call, Object))
         except PayoffError as error:
             raise located(error, table.label, table.names or ()) from None
 
@@ -327,12 +328,14 @@ class Model(Linked[Mode]):
         record: Record = None,
         **options: Unpack[AcquireOptions],
     ) -> Report:
-        """What to learn next about a case, or the decision.
+        """The feature to acquire next for a case, or the decision.
 
-        `known` is an object of values by feature. `ask(feature)` returns a value, or None where it cannot be had; it is
-        called until the case is decided. Without `ask` the answer is the state of the case. The answer's `known` has
-        all values. `record` is as in `decide`; `options` are `budget`, `benefits`, `actions`, `feature_costs`.
-        For a list of objects or a frame, whose empty values are not known yet, `results` has the state of each.
+        `known` is an object of values by feature. `ask(feature)` returns a value, or None where it
+        is unavailable; it is called until the case is decided. Without `ask` the answer is the
+        state
+        of the case. `known` in the answer has all values. `record` is as in `decide`; `options` are
+        `budget`, `benefits`, `actions`, `feature_costs`. For a list of objects or a frame, whose
+        empty values are not known yet, `results` has the state of each case.
         """
         fields = {"model": self.reference, **stated(unavailable=[*unavailable] or None, **options)}
         table = table_of(known)
@@ -354,12 +357,13 @@ class Model(Linked[Mode]):
             values[feature] = plain(await answer if inspect.isawaitable(answer) else answer)
 
     async def _acquire_many(self, table: Table, fields: Mapping[str, Any]) -> Report:
-        if isinstance(table, Rows):  # None is a value that cannot be had
+        """The states of the cases of a table."""
+        if isinstance(table, Rows):  # None is a value that is unavailable
             rows = [{name: plain(value) for name, value in row.items()} for row in table.data]
         else:
-            found = table.objects()
             rows = [
-                {name: value for name, value in row.items() if value is not None} for row in found
+                {name: value for name, value in row.items() if value is not None}
+                for row in table.objects()
             ]
         try:
             call = post("/acquire", {**fields, "instances": rows})
@@ -371,17 +375,17 @@ class Model(Linked[Mode]):
     async def benefit(
         self, benefits: Benefits, /, *, chart: bool | None = None, **options: Unpack[BenefitOptions]
     ) -> Report:
-        """What a matrix would have earned on the version's hold-out, per row, in the unit of `benefits`.
+        """The benefit of a matrix on the hold-out of the version, per row, in its own unit.
 
-        `chart` draws it; by default in notebooks. `options` are `actions`, `priors`, `points`. Raises Conflict where
-        the version has no hold-out.
+        `chart` draws it; by default in notebooks. `options` are `actions`, `priors`, `points`.
+        Raises Conflict where the version has no hold-out.
         """
         call = post(f"{self._version_path}/benefit", stated(benefits=benefits, **options))
         return await drawn(self._link, call, Report(await self._link.document(call, Object)), chart)
 
     @shared
     async def outcomes(self, *, by: str | None = None, **period: Unpack[Period]) -> Report:
-        """What became of recorded decisions, of those `since` and `until` (ISO 8601), in parts `by` a column.
+        """The report on recorded decisions `since` and `until` (ISO 8601), in parts `by` a column.
 
         Amounts are in the unit of the matrices, per decision.
         """
@@ -390,83 +394,84 @@ class Model(Linked[Mode]):
 
     @shared
     async def replay(self, **options: Unpack[ReplayOptions]) -> Report:
-        """What other versions, rules or a matrix would have earned on recorded decisions, beside what was done.
+        """The benefit of other versions, rules or a matrix on recorded decisions, beside the real
+        one.
 
-        `options` are `models`, `rules`, `benefits` or `cost_matrix`, `actions`, `since` and `until`. Raises JobFailed
-        where the replay fails.
+        `options` are `models`, `rules`, `benefits` or `cost_matrix`, `actions`, `since` and
+        `until`. Raises JobFailed where the replay fails.
         """
         order = post(f"{self._version_path}/replay", stated(**options))
         job = await finished(self._link, order, f"replaying {self.reference}")
         return Report(job["result"])
 
     async def _features(self, *, fresh: bool) -> Features:
-        """The features of the version, those that are known already unless they are to be fresh."""
-        if fresh or self._known is None:
-            self._known = Features.of(await self._card())
-        return self._known
+        """The features of the version: those of the last answer, unless they must be `fresh`."""
+        if fresh or self._last is None:
+            self._last = Features.of(await self._card())
+        return self._last
 
     async def _pinned(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields with the version that a saved matrix has now, so that several requests use the same."""
+        """The fields with the present version of a saved matrix, for all requests of a table."""
         name = fields.get("benefits")
         if not isinstance(name, str) or ":" in name:
             return dict(fields)
-        saved = await self._link.document(
-            Call("GET", f"{self._path}/matrices/{step(name)}"), Matrix
-        )
-        return {**fields, "benefits": f"{name}:{saved['version']}"}
+        matrix = await self._matrix(name)
+        return {**fields, "benefits": f"{name}:{matrix['version']}"}
+
+    async def _matrix(self, name: str) -> Matrix:
+        """A saved matrix."""
+        return await self._link.document(Call("GET", f"{self._path}/matrices/{step(name)}"), Matrix)
 
     async def _decide(self, table: Table, fields: Mapping[str, Any]) -> Decisions:
         """The decisions for a table."""
         if table.names is None:
-            return await self._sent(table, None, fields)
+            return await self._decide_parts(table, None, fields)
         features = await self._features(fresh=False)
-        name, columns = fields.get("benefits"), deciding.case_columns(fields)
+        columns = deciding.case_columns(fields)
+        name = fields.get("benefits")
         if isinstance(name, str) and not set(table.names) <= set(features.names):
-            matrix = await self._link.document(
-                Call("GET", f"{self._path}/matrices/{step(name)}"), Matrix
-            )
-            columns = deciding.case_columns(matrix)
+            columns = deciding.case_columns(await self._matrix(name))
         try:
-            return await self._sent(table, features, fields, columns)
+            return await self._decide_parts(table, features, fields, columns)
         except Invalid:
             latest = await self._features(fresh=True)
             if latest == features:
                 raise
-        return await self._sent(
-            table, latest, fields, columns
-        )  # the name or the alias has another version now
+        # The name or the alias has another version since.
+        return await self._decide_parts(table, latest, fields, columns)
 
-    async def _sent(
+    async def _decide_parts(
         self,
         table: Table,
         features: Features | None,
         fields: Mapping[str, Any],
         columns: Sequence[str] = (),
     ) -> Decisions:
-        features = features and features.beside(table, columns)
-        form = deciding.form_of(table, features, fields)
-        size = deciding.rows_at_once(
-            table, len(features.names) if features else table.data.shape[1], fields, form
-        )
+        """The decisions for a table, from one or more requests."""
+        if features is not None:
+            features = features.beside(table, columns)
+        width = len(features.names) if features else table.data.shape[1]
+        media_type = deciding.media_type_of(table, features, fields)
+        size = deciding.rows_at_once(table, width, fields, media_type)
         model = self.reference
-        if size < len(table):  # several requests: of one version
+        if size < len(table):  # several requests go to one version
             latest = await self._features(fresh=True)
-            model, features = latest.model, latest.beside(table, columns) if features else None
+            model = latest.model
+            if features is not None:
+                features = latest.beside(table, columns)
             fields = await self._pinned(fields)
-        found = []
+        parts = []
         for start in range(0, max(len(table), 1), size):
             rows = table.part(start, start + size)
-            sent = {"model": model, **deciding.of_part(fields, start, start + size)}
+            request = {"model": model, **deciding.fields_of_part(fields, start, start + size)}
             try:
-                call = deciding.call_for("/predict", rows, features, sent, form)
-                found.append(
-                    await self._link.read(call, partial(deciding.decisions_of, rows=len(rows)))
-                )
+                call = deciding.call_for("/predict", rows, features, request, media_type)
+                reader = partial(deciding.decisions_of, rows=len(rows))
+                parts.append(await self._link.read(call, reader))
             except PayoffError as error:
-                raise located(
-                    error, table.label, features.names if features else (), start
-                ) from None
-        return deciding.joined(found)
+                names = features.names if features else ()
+                raise located(error, table.label, names, start) from None
+        return deciding.joined(parts)
 
 
 def _fields(table: Table, stakes: Stakes, *, explain: bool, record: Any) -> dict[str, Any]:
@@ -476,8 +481,10 @@ def _fields(table: Table, stakes: Stakes, *, explain: bool, record: Any) -> dict
 
 
 async def drawn(link: Link, call: Call, report: Report, chart: bool | None) -> Report:
-    """The report that a call answers, with its chart where that is wanted, by default in notebooks."""
-    if in_notebook() if chart is None else chart:
+    """The report of a call, with its chart if `chart`, by default in notebooks."""
+    if chart is None:
+        chart = in_notebook()
+    if chart:
         call = replace(call, headers={**call.headers, "Accept": SVG})
         report.svg = await link.read(call, lambda answer: answer.content.decode())
     return report

@@ -1,5 +1,6 @@
-"""Rows as callers have them: frames of pandas, polars and pyarrow, objects, arrays. None of the libraries is imported
-unless one of its frames is given.
+"""Rows as callers have them: frames of pandas, polars and pyarrow, objects, arrays.
+
+A library is not imported unless the rows are one of its frames.
 """
 
 import math
@@ -16,16 +17,13 @@ import numpy as np
 from payoff_client.errors import Flaw, Invalid
 
 _TIMES = (datetime, time, timedelta, np.datetime64, np.timedelta64)
-_SHOWN = 40  # characters of a value
-NUMERIC, CATEGORICAL, FORM = (
-    "numeric",
-    "categorical",
-    "form",
-)  # what features take; those with a form take text, too
-_NEEDED = {
+_SHOWN_CHARACTERS = 40  # of a value in a message
+# The kinds of values of a feature; one with a notation takes numbers, moments and text.
+NUMERIC, CATEGORICAL, NOTATION = "numeric", "categorical", "notation"
+_VALUES_OF = {
     NUMERIC: "a number",
     CATEGORICAL: "text, a whole number, a date",
-    FORM: "a number, text, a moment",
+    NOTATION: "a number, text, a moment",
 }
 Columns = Mapping[str, np.ndarray]
 
@@ -45,53 +43,56 @@ def plain(value: Any) -> Any:
     return float(value) if hasattr(value, "as_tuple") else str(value)
 
 
-def whole(value: Any) -> Any:
-    """The value, a float without a fraction as an integer: integers beside missing values are floats to pandas."""
+def integral(value: Any) -> Any:
+    """The value, with a float without a fraction as an integer.
+
+    In pandas integers are floats where the column has missing values.
+    """
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def of_feature(name: str, values: Sequence[Any], kind: str) -> list[Any]:
+def as_feature(name: str, values: Sequence[Any], kind: str) -> list[Any]:
     """Values as a feature of this kind takes them.
 
-    A numeric one takes numbers, booleans as 0 and 1; a categorical one text, also of whole numbers and dates, but not
-    of times, which have no text of their own; one with a form takes numbers, text and moments. It is the same whether
-    they go as JSON or as Arrow. Invalid at other ones.
+    A numeric feature takes numbers, booleans as 0 and 1; a categorical feature text, also of whole
+    numbers and dates, but not of times, which have no standard text; a feature with a notation
+    takes
+    numbers, text and moments. It is the same whether they go as JSON or as Arrow. Invalid at other
+    values.
     """
-    found = [_fit(value, kind) for value in values]
-    needed = _NEEDED[kind]
-    flaws = [
-        Flaw(
-            f"/instances/{i}/{name}",
-            f"{name!r} takes {needed} or null, not {repr(values[i])[:_SHOWN]}",
-        )
-        for i, value in enumerate(found)
-        if value is None and plain(values[i]) is not None
-    ]
+    fitted = [_fit(value, kind) for value in values]
+    flaws = []
+    for i, (value, fit) in enumerate(zip(values, fitted, strict=True)):
+        if fit is None and plain(value) is not None:
+            shown = repr(value)[:_SHOWN_CHARACTERS]
+            fault = f"{name!r} takes {_VALUES_OF[kind]} or null, not {shown}"
+            flaws.append(Flaw(f"/instances/{i}/{name}", fault))
     if flaws:
         raise Invalid.of(flaws)
-    return found
+    return fitted
 
 
 def _fit(value: Any, kind: str) -> Any:
     """The value as a feature takes it; None where it is missing or does not fit."""
-    if kind == FORM and isinstance(value, date | np.datetime64) and plain(value) is not None:
+    if kind == NOTATION and isinstance(value, date | np.datetime64) and plain(value) is not None:
         return str(value)
     if isinstance(value, _TIMES):
         return None
-    found = value.decode() if kind == CATEGORICAL and isinstance(value, bytes) else plain(value)
     if kind == CATEGORICAL:
-        return str(found) if type(found) is int else found if type(found) is str else None
-    if type(found) is bool:
-        return int(found)
-    if isinstance(found, str):
-        return found if kind == FORM else None
-    return found if type(found) in (int, float) and abs(found) != math.inf else None
+        text = value.decode() if isinstance(value, bytes) else plain(value)
+        return str(text) if type(text) in (int, str) else None
+    number = plain(value)
+    if type(number) is bool:
+        return int(number)
+    if isinstance(number, str):
+        return number if kind == NOTATION else None
+    return number if type(number) in (int, float) and abs(number) != math.inf else None
 
 
 class Table:
-    """Rows in the form in which they were given: here a frame.
+    """Rows in the data structure of the caller; this base class is for frames.
 
-    `names` are the columns; None where rows are lists in the model's feature order.
+    `names` are the columns; None where rows are lists in the order of the model's features.
     """
 
     is_frame = True
@@ -108,24 +109,27 @@ class Table:
         return type(self)(self.data[start:stop], self.names)
 
     def label(self, position: int) -> Any:
-        """What the caller calls a row."""
+        """The label of a row in the index of the frame, else its position."""
         return position
 
     def series(self, name: str) -> Any:
-        """The column as the library has it; Invalid where two have the name, or none has."""
+        """The column as the library has it; Invalid where no column has the name, or two have."""
         raise NotImplementedError
 
     def values(self, name: str) -> list[Any]:
         """The values of a column, as the library has them."""
-        found: list[Any] = self.series(name).to_list()
-        return found
+        values: list[Any] = self.series(name).to_list()
+        return values
 
     def column(self, name: str) -> list[Any]:
         """Values as JSON has them, None where missing."""
         return [plain(value) for value in self.values(name)]
 
     def arrow(self, name: str) -> Any:
-        """A column as an array of pyarrow; TypeError or ValueError where it has values of several kinds."""
+        """A column as an array of pyarrow.
+
+        TypeError or ValueError where it has values of several kinds.
+        """
         raise NotImplementedError
 
     def header(self) -> list[str]:
@@ -139,32 +143,27 @@ class Table:
         return _zipped(self.header(), [self.column(name) for name in self.header()])
 
     def instances(self, names: Sequence[str], kinds: Mapping[str, str]) -> list[Any]:
-        """The rows as JSON has them, with these features of these kinds; see `of_feature`."""
-        return _zipped(names, [of_feature(name, self.values(name), kinds[name]) for name in names])
+        """The rows as JSON has them, with these features of these kinds; see `as_feature`."""
+        return _zipped(names, [as_feature(name, self.values(name), kinds[name]) for name in names])
 
     def result(self, kept: Sequence[str], columns: Columns) -> Any:
-        """Columns of the table beside others, in the library of the table, with its index."""
+        """The columns `kept` of the table, then those of `columns`, as a table of its library."""
         raise NotImplementedError
 
     def place(self, name: str) -> int:
-        """The position of a column; Invalid where two have the name, or none has."""
+        """The position of a column; Invalid where no column has the name, or two have."""
         names = self.names or []
-        if names.count(name) != 1:
-            among = f"this column is missing; there are {', '.join(map(repr, names)) or 'none'}"
-            raise Invalid.of(
-                [
-                    Flaw(
-                        "",
-                        "the frame has this column twice" if name in names else among,
-                        column=name,
-                    )
-                ]
-            )
-        return names.index(name)
+        if names.count(name) == 1:
+            return names.index(name)
+        fault = "the frame has this column twice"
+        if name not in names:
+            present = ", ".join(map(repr, names)) or "none"
+            fault = f"this column is missing; there are {present}"
+        raise Invalid.of([Flaw("", fault, column=name)])
 
-    def places(self, wanted: Collection[str]) -> list[int]:
-        """The positions of all columns with these names, which may be doubled."""
-        return [i for i, name in enumerate(self.names or ()) if name in wanted]
+    def places(self, names: Collection[str]) -> list[int]:
+        """The positions of all columns with these names; several columns may have the same name."""
+        return [i for i, name in enumerate(self.names or ()) if name in names]
 
 
 class _Pandas(Table):
@@ -178,9 +177,8 @@ class _Pandas(Table):
         return self.data.iloc[:, self.place(name)]
 
     def arrow(self, name: str) -> Any:
-        series = self.series(
-            name
-        )  # NaN among floats stays: it is missing to the service, too, and nothing is copied
+        # NaN among floats stays: it is missing to the service, too, and nothing is copied.
+        series = self.series(name)
         return arrow_tools().pa.array(series, from_pandas=series.dtype.kind != "f")
 
     def result(self, kept: Sequence[str], columns: Columns) -> Any:
@@ -198,44 +196,44 @@ class _Polars(Table):
         return self.series(name).to_arrow()
 
     def result(self, kept: Sequence[str], columns: Columns) -> Any:
-        found = type(self.data)({name: listed(column) for name, column in columns.items()})
-        return self.data.select(kept).hstack(found) if kept else found
+        results = type(self.data)({name: listed(column) for name, column in columns.items()})
+        return self.data.select(kept).hstack(results) if kept else results
 
 
 class Rows(Table):
-    """A list of objects; one that lacks a name lacks it in the request, too."""
+    """A list of objects; a name that an object lacks is missing in the request, too."""
 
     is_frame = False
 
     def __init__(
         self, data: Sequence[Mapping[str, Any]], names: Iterable[Any] | None = None
     ) -> None:
-        super().__init__(
-            data, dict.fromkeys(name for row in data for name in row) if names is None else names
-        )
+        if names is None:
+            names = dict.fromkeys(name for row in data for name in row)
+        super().__init__(data, names)
 
     def values(self, name: str) -> list[Any]:
         self.place(name)
         return [row.get(name) for row in self.data]
 
     def instances(self, names: Sequence[str], kinds: Mapping[str, str]) -> list[Any]:
-        sent = super().instances(names, kinds)
+        instances = super().instances(names, kinds)
         return [
-            {name: one[name] for name in one if name in row}
-            for one, row in zip(sent, self.data, strict=True)
+            {name: value for name, value in instance.items() if name in row}
+            for instance, row in zip(instances, self.data, strict=True)
         ]
 
     def result(self, kept: Sequence[str], columns: Columns) -> Any:
-        added = _zipped(list(columns), [column.tolist() for column in columns.values()])
-        wanted = frozenset(kept)
+        results = _zipped(list(columns), [column.tolist() for column in columns.values()])
+        names = frozenset(kept)
         return [
-            {name: value for name, value in sent.items() if name in wanted} | row
-            for sent, row in zip(self.data, added, strict=True)
+            {name: value for name, value in row.items() if name in names} | result
+            for row, result in zip(self.data, results, strict=True)
         ]
 
 
 class _OneRow(Rows):
-    """One object: the result is one, too."""
+    """One object; the result is one object, too."""
 
     def result(self, kept: Sequence[str], columns: Columns) -> Any:
         return super().result(kept, columns)[0]
@@ -247,9 +245,11 @@ class _Array(Table):
     is_frame = False
 
     def series(self, name: str) -> Any:
-        return self.place(name)  # it has none
+        return self.place(name)  # raises Invalid, as an array has no names
 
-    def instances(self, names: Sequence[str], kinds: Mapping[str, str]) -> list[Any]:  # noqa: ARG002
+    def instances(
+        self, names: Sequence[str], kinds: Mapping[str, str]  # noqa: ARG002
+    ) -> list[Any]:  # fmt: skip
         return [[plain(value) for value in row] for row in self.data.tolist()]
 
     def result(self, kept: Sequence[str], columns: Columns) -> Any:  # noqa: ARG002
@@ -260,9 +260,8 @@ def table_of(data: Any) -> Table:
     """The table of a frame, of a list of objects or rows, of one object, or of an array (n, m)."""
     for compute in ("collect", "compute", "toPandas"):  # polars, Dask, Spark
         if callable(getattr(data, compute, None)):
-            raise TypeError(
-                f"the rows of this {type(data).__name__} are not there yet; pass frame.{compute}()"
-            )
+            kind = type(data).__name__
+            raise TypeError(f"the rows of this {kind} are not there yet; pass frame.{compute}()")
     make = _FRAMES.get(type(data).__module__.partition(".")[0])
     if make is not None and hasattr(data, "columns"):
         return make(data)
@@ -271,15 +270,14 @@ def table_of(data: Any) -> Table:
     if isinstance(data, list | tuple) and data and all(isinstance(row, Mapping) for row in data):
         return Rows(data)
     if isinstance(data, np.ndarray | list | tuple):
-        found = (
-            data if isinstance(data, np.ndarray) else np.array(data, dtype=object)
-        )  # which keeps several kinds
-        found = found if found.size else found.reshape(len(found), -1 if len(found) else 0)
-        if found.ndim != 2:
-            raise ValueError(
-                f"expected an array (rows, features), not one of the shape {found.shape}"
-            )
-        return _Array(found, None)
+        # Objects keep the types of the values.
+        array = data if isinstance(data, np.ndarray) else np.array(data, dtype=object)
+        if not array.size:
+            array = array.reshape(len(array), -1 if len(array) else 0)
+        if array.ndim != 2:
+            fault = f"expected an array (rows, features), not one of the shape {array.shape}"
+            raise ValueError(fault)
+        return _Array(array, None)
     path = "; `decide_file` decides for a file" if isinstance(data, str | PathLike) else ""
     raise TypeError(
         f"expected a frame, a list of objects or rows, or an array, not {type(data).__name__}{path}"
@@ -294,17 +292,17 @@ _FRAMES: dict[str, Callable[[Any], Table]] = {
 
 
 def arrow_tools() -> ModuleType:
-    """What needs pyarrow, which takes time and memory to import; ImportError where it is not installed."""
+    """The module that imports pyarrow, which takes time and memory; ImportError without it."""
     return import_module("payoff_client.arrow")
 
 
 def has_pyarrow() -> bool:
-    """Whether it is installed."""
+    """Whether pyarrow is installed."""
     return find_spec("pyarrow") is not None
 
 
 def listed(column: np.ndarray) -> Any:
-    """Objects as a list, of which each library finds the type."""
+    """An array of objects as a list, so that each library infers its type."""
     return column.tolist() if column.dtype == object else column
 
 

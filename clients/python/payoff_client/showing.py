@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-_MOST_ROWS = 20
-_LONGEST = 200  # characters of a value in HTML
+_MOST_ROWS = 20  # of a list in HTML
+_MOST_CHARACTERS = 200  # of a value in HTML
 
 
 def printable(text: str) -> str:
-    """The text without what would move the cursor of a terminal."""
-    return "".join(sign for sign in text if sign.isprintable())
+    """The text without characters that would move the cursor of a terminal."""
+    return "".join(character for character in text if character.isprintable())
 
 
 def table_text(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
@@ -34,9 +34,8 @@ def _cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, Mapping):
-        return ", ".join(
-            f"{name} {_cell(each)}" for name, each in value.items() if each is not None
-        )
+        items = [(name, item) for name, item in value.items() if item is not None]
+        return ", ".join(f"{name} {_cell(item)}" for name, item in items)
     if isinstance(value, list):
         return ", ".join(map(_cell, value))
     return printable(str(value))
@@ -53,20 +52,26 @@ def figures_text(document: Mapping[str, Any]) -> str:
     return "\n".join(f"{name.ljust(width)}  {_cell(value)}" for name, value in shown.items())
 
 
-def columns_text(columns: Sequence[Mapping[str, Any]], most: int) -> str:
-    """How the columns of a table were read; those first where something is to be changed."""
-    named = {"name": "column", "type": "read as", "advice": "what to change"}
-    read = [{**each, "type": each.get("form") or each.get("type")} for each in columns]
-    rows = [{named.get(name, name): value for name, value in each.items()} for each in read]
+def columns_text(columns: Sequence[Mapping[str, Any]], max_columns: int) -> str:
+    """How the columns of a table were read; those with advice come first."""
+    titles = {"name": "column", "type": "read as", "advice": "what to change"}
+    rows = []
+    for column in columns:
+        fields = {**column, "type": column.get("form") or column.get("type")}
+        rows.append({titles.get(name, name): value for name, value in fields.items()})
     rows.sort(key=lambda row: not row.get("what to change"))
-    text = table_text(
-        rows[:most], ["column", "read as", "examples", "missing", "distinct", "what to change"]
-    )
-    return f"{text}\nand {len(rows) - most} more columns" if len(rows) > most else text
+    names = ["column", "read as", "examples", "missing", "distinct", "what to change"]
+    text = table_text(rows[:max_columns], names)
+    if len(rows) <= max_columns:
+        return text
+    return f"{text}\nand {len(rows) - max_columns} more columns"
 
 
 def html_of(title: str, document: Mapping[str, Any]) -> str:
-    """The title, then the single values, and the first rows of each list of objects, as tables; all text is escaped."""
+    """The title, then tables of the single values, and of the first rows of each list of objects.
+
+    All text is escaped.
+    """
     single: list[Mapping[str, Any]] = []
     tables = {"": single}
     for name, value in document.items():
@@ -80,7 +85,12 @@ def html_of(title: str, document: Mapping[str, Any]) -> str:
 
 def _rows_html(caption: str, rows: Sequence[Mapping[str, Any]]) -> str:
     names = list(dict.fromkeys(name for row in rows[:_MOST_ROWS] for name in row))
-    lines = [[_cell(row.get(name))[:_LONGEST] for name in names] for row in rows[:_MOST_ROWS]]
-    head, *body = ["".join(f"<td>{escape(text)}</td>" for text in line) for line in [names, *lines]]
-    more = f" (the first {_MOST_ROWS} of {len(rows):,})" if len(rows) > _MOST_ROWS else ""
-    return f"<table><caption>{escape(caption)}{more}</caption><tr>{head}</tr><tr>{'</tr><tr>'.join(body)}</tr></table>"
+    lines = [
+        [_cell(row.get(name))[:_MOST_CHARACTERS] for name in names] for row in rows[:_MOST_ROWS]
+    ]
+    cells = ["".join(f"<td>{escape(text)}</td>" for text in line) for line in [names, *lines]]
+    body = "".join(f"<tr>{row}</tr>" for row in cells)
+    title = escape(caption)
+    if len(rows) > _MOST_ROWS:
+        title += f" (the first {_MOST_ROWS} of {len(rows):,})"
+    return f"<table><caption>{title}</caption>{body}</table>"

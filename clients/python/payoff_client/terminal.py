@@ -1,4 +1,4 @@
-"""What is printed, and what the command line reads: progress, results, matrices, probabilities, answers."""
+"""The terminal: progress and results are printed; matrices, probabilities and answers are read."""
 
 import argparse
 import json
@@ -23,17 +23,20 @@ def in_notebook() -> bool:
 
 
 class Bar:
-    """A line that is written anew with each `show`; silent unless `wanted`, or None where somebody looks at it."""
+    """A line that each `show` rewrites, if `is_shown`; None is for terminals and notebooks only."""
 
-    def __init__(self, title: str, wanted: bool | None) -> None:
+    def __init__(self, title: str, is_shown: bool | None) -> None:
         self._out = sys.stdout if in_notebook() else sys.stderr
-        self._shown = (in_notebook() or self._out.isatty()) if wanted is None else wanted
-        self._title, self._last = title, ""
+        if is_shown is None:
+            is_shown = in_notebook() or self._out.isatty()
+        self._is_shown = is_shown
+        self._title = title
+        self._last = ""
 
     def show(self, share: float, stage: str | None = None) -> None:
-        """The share that is done, 0 to 1, and what is being done."""
+        """Show the share of the work that is done, 0 to 1, and the stage of the work."""
         line = f"{self._title} {share:4.0%} {printable(stage or '')}".rstrip()
-        if self._shown and line != self._last:
+        if self._is_shown and line != self._last:
             self._out.write(f"\r{line.ljust(len(self._last))}")
             self._out.flush()
             self._last = line
@@ -55,28 +58,27 @@ def document_of(path: str) -> Any:
 
 
 def stakes_of(path: str | None) -> dict[str, Any]:
-    """The fields in a file by name, or a benefit matrix alone; what is no file is the name of a saved matrix."""
+    """The fields in a file, which may be a matrix alone; `path` may name a saved matrix."""
     if path is None:
         return {}
     if not Path(path).exists():
         if not _SAVED.fullmatch(path):
             raise FileNotFoundError(f"there is no file {path}")
         return {"benefits": path}
-    found = document_of(path)
-    if not isinstance(found, Mapping | list) or not found:
+    document = document_of(path)
+    if not isinstance(document, Mapping | list) or not document:
         raise ValueError(
-            f"{path}: expected benefits by class and action, or an object with 'benefits' and other fields"
+            f"{path}: expected benefits by class and action, or an object with 'benefits' and other"
+            " fields"
         )
-    has_fields = isinstance(found, Mapping) and not {
-        "benefits",
-        "cost_matrix",
-        "unit_costs",
-    }.isdisjoint(found)
-    return dict(found) if has_fields else {"benefits": found}
+    fields = {"benefits", "cost_matrix", "unit_costs"}
+    if isinstance(document, Mapping) and not fields.isdisjoint(document):
+        return dict(document)
+    return {"benefits": document}
 
 
 def value_of(feature: Mapping[str, Any], text: str) -> Any:
-    """A value as the feature has it; None where it is missing. ValueError where it should be a number and is none."""
+    """A value of the feature; None where it is missing, ValueError where it must be a number."""
     if not text or feature.get("type") != "numeric":
         return text or None
     try:
@@ -92,15 +94,14 @@ def probabilities_of(path: str) -> Any:
             return np.load(path, allow_pickle=False)
         with Path(path).open(encoding="utf-8-sig") as file:
             lines = file.read().splitlines()
-        return np.loadtxt(
-            lines[any(sign.isalpha() for sign in "".join(lines[:1])) :], delimiter=","
-        )
+        has_header = any(character.isalpha() for character in "".join(lines[:1]))
+        return np.loadtxt(lines[1:] if has_header else lines, delimiter=",")
     except (ValueError, EOFError) as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
 
 
 def ask(feature: Mapping[str, Any], state: Mapping[str, Any]) -> Any:
-    """The value of the next feature of a case, from the user; None where it cannot be had."""
+    """The value of the next feature of a case, from the user; None where it is unavailable."""
     low, high = feature.get("low"), feature.get("high")
     hint = ", ".join((feature.get("categories") or [])[:12])
     if feature["type"] == "numeric":
@@ -108,28 +109,27 @@ def ask(feature: Mapping[str, Any], state: Mapping[str, Any]) -> Any:
     costs = f"costs {state['next']['cost']:g}, spent {state.get('spent') or 0:g}"
     prompt = f"{feature['name']} ({hint}; {costs}; empty: unknown): "
     while True:
-        print(
-            printable(prompt), end="", file=sys.stderr, flush=True
-        )  # standard output has the result alone
+        # Standard output is for the result.
+        print(printable(prompt), end="", file=sys.stderr, flush=True)
         answer = input().strip()
         try:
             return value_of(feature, answer)
         except ValueError as error:
-            say(str(error))
+            print_to_stderr(str(error))
 
 
 def show(chosen: argparse.Namespace, document: Any, text: str) -> None:
-    """Print the document as JSON where that was asked for, else the text; its warnings to standard error."""
+    """Print the document as JSON with `--json`, else the text; its warnings to standard error."""
     if isinstance(document, Mapping):
         warn(document.get("warnings") or ())
     print(json.dumps(document, ensure_ascii=False, indent=1) if chosen.json else _lines(text))
 
 
-def say(text: str) -> None:
+def print_to_stderr(text: str) -> None:
     """Print to standard error."""
     print(_lines(text), file=sys.stderr)
 
 
 def _lines(text: str) -> str:
-    """Names come from a service, and may contain what a terminal would obey."""
+    """The printable characters of each line: names from a service may contain control codes."""
     return "\n".join(map(printable, text.split("\n")))

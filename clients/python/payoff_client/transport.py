@@ -1,7 +1,8 @@
-"""Calls of the service: sent by a blocking or an asynchronous client, repeated where that is safe, read in full.
+"""Calls of the service by a blocking or an asynchronous client, repeated where that is safe.
 
-All methods of the client are coroutines, written once and decorated with `shared`. An asynchronous client returns them
-to be awaited. A blocking one runs them to their end: its wire never suspends them.
+All methods of the client are coroutines, written once and decorated with `shared`. An asynchronous
+client returns them to be awaited. A blocking one runs them to their end: its requests never suspend
+them.
 """
 
 import asyncio
@@ -30,27 +31,16 @@ JSON, NPY, CSV, GZIP = "application/json", "application/x-npy", "text/csv", "app
 ARROW, PARQUET = "application/vnd.apache.arrow.stream", "application/vnd.apache.parquet"
 SVG = "image/svg+xml"
 LOG = logging.getLogger("payoff_client")
-LOG.addHandler(logging.NullHandler())  # a library writes nothing of its own accord
+LOG.addHandler(logging.NullHandler())  # a library writes no log unless its user configures one
 FIRST_DELAY, LONGEST_DELAY = 0.2, 10.0
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
-_NO_ROUTE = (404, 405, 501)  # of a server without this path; other errors may be those of a proxy
-_SHOWN = 60  # characters
-_AS_SENT = frozenset(
-    {
-        "drop_classes",
-        "model",
-        "rule",
-        "setting",
-        "method",
-        "delimiter",
-        "decimal",
-        "encoding",
-        "header",
-        "id",
-        "name",
-        "label_type",
-    }
-)
+# The statuses of a server without this path; other errors may be those of a proxy.
+_NO_ROUTE = (404, 405, 501)
+_SHOWN_CHARACTERS = 60  # of an answer that cannot be read
+# Parameters that are texts; the values of other parameters are JSON.
+_TEXTS = frozenset(
+    ("drop_classes", "model", "rule", "setting", "method", "delimiter", "decimal", "encoding")
+) | frozenset(("header", "id", "name", "label_type"))
 
 
 def step(name: str, *, safe: str = "") -> str:
@@ -61,10 +51,8 @@ def step(name: str, *, safe: str = "") -> str:
 
 
 def query(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields as query parameters: texts, and lists of which each is a parameter, as they are, others as JSON."""
-    return {
-        name: value if name in _AS_SENT else json.dumps(value) for name, value in fields.items()
-    }
+    """Fields as query parameters: texts, and lists of texts, as they are, others as JSON."""
+    return {name: value if name in _TEXTS else json.dumps(value) for name, value in fields.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,17 +77,15 @@ def json_of(document: Any) -> bytes:
 
 def post(path: str, document: Any, headers: Mapping[str, str] | None = None) -> Call:
     """A POST of JSON; ValueError where it holds NaN or infinity."""
-    return Call(
-        "POST", path, content=json_of(document), headers={"Content-Type": JSON, **(headers or {})}
-    )
+    headers = {"Content-Type": JSON, **(headers or {})}
+    return Call("POST", path, content=json_of(document), headers=headers)
 
 
 def form(path: str, fields: Mapping[str, Any], name: str, content: bytes) -> Call:
-    """A POST of a file under its name, with fields beside it."""
-    sent = httpx.Request("POST", "http://form", data=fields, files={"file": (name, content)})
-    return Call(
-        "POST", path, content=sent.read(), headers={"Content-Type": sent.headers["Content-Type"]}
-    )
+    """A POST of a file under its name, with other fields."""
+    upload = httpx.Request("POST", "http://form", data=fields, files={"file": (name, content)})
+    headers = {"Content-Type": upload.headers["Content-Type"]}
+    return Call("POST", path, content=upload.read(), headers=headers)
 
 
 def put(path: str, document: Any) -> Call:
@@ -108,14 +94,15 @@ def put(path: str, document: Any) -> Call:
 
 
 def delete(path: str) -> Call:
-    """A DELETE, which is repeated only where it did not arrive: another one may have taken the name since."""
+    """A DELETE, repeated only if it did not arrive: the name may have a new owner since."""
     return Call("DELETE", path, repeatable=False)
 
 
 class Link:
-    """The service: calls it, and repeats calls that found it busy or unreachable for at most `retry_seconds`.
+    """The service: calls it, and repeats calls while it is busy or unreachable.
 
-    With the blocking client of httpx its coroutines never suspend.
+    That takes at most `retry_seconds`. With the blocking client of httpx its coroutines never
+    suspend.
     """
 
     def __init__(
@@ -146,29 +133,20 @@ class Link:
         attempt = 0
         while True:
             try:
-                sent = self._client.request(
-                    call.method,
-                    call.path,
-                    params=call.params or None,
-                    content=call.content,
-                    headers=call.headers,
-                )
-                answer = sent if isinstance(sent, httpx.Response) else await sent
+                answer = await self._answer(call)
                 if answer.is_success:
                     return answer
                 error = _refusal(call, answer)
-                again, is_lost = error.status in (429, 503), False
-            except (
-                httpx.RequestError,
-                httpx.InvalidURL,
-            ) as failure:  # also of where a redirection leads
-                error, again, is_lost = (
-                    _unreachable(failure),
-                    True,
-                    not isinstance(failure, _NEVER_SENT),
-                )
-            until = time.monotonic() + self.retry_seconds if until is None else until
-            if is_lost and not call.repeatable:
+                again = error.status in (429, 503)
+                may_have_arrived = False
+            # An address is invalid where a redirection leads to one.
+            except (httpx.RequestError, httpx.InvalidURL) as failure:
+                error = _unreachable(failure)
+                again = True
+                may_have_arrived = not isinstance(failure, _NEVER_SENT)
+            if until is None:
+                until = time.monotonic() + self.retry_seconds
+            if may_have_arrived and not call.repeatable:
                 raise Unavailable(
                     f"{error.detail}; the request is not repeated, as it may have had its effect"
                 )
@@ -180,27 +158,39 @@ class Link:
             attempt += 1
             await self.sleep(delay)
 
+    async def _answer(self, call: Call) -> httpx.Response:
+        """The answer to one attempt."""
+        answer = self._client.request(
+            call.method, call.path, params=call.params or None, content=call.content,
+            headers=call.headers,
+        )  # fmt: skip
+        return answer if isinstance(answer, httpx.Response) else await answer
+
     async def read(self, call: Call, reader: Callable[[httpx.Response], T]) -> T:
-        """What a pure function makes of the answer; InvalidAnswer for whatever it raises."""
+        """The result of a pure function of the answer; InvalidAnswer for any error in it."""
         answer = await self.request(call)
         try:
             return reader(answer)
         except Exception as error:
-            asked, began = answer.request, answer.content[:_SHOWN].decode("utf-8", "replace")
+            request = answer.request
+            start = answer.content[:_SHOWN_CHARACTERS].decode("utf-8", "replace")
             reason = f"{type(error).__name__}: {str(error)[:300]}"
             if isinstance(error, ValidationError):
                 first = error.errors()[0]
                 reason = f"{'/'.join(['', *map(str, first['loc'])])}: {first['msg']}"
             raise InvalidAnswer(
-                f"the answer to {asked.method} {asked.url.path} cannot be read ({reason}); it begins {began!r}: "
-                f"is {asked.url.copy_with(path='/', query=None)} a Payoff service?"
+                f"the answer to {request.method} {request.url.path} cannot be read ({reason});"
+                f" it begins {start!r}: is {request.url.copy_with(path='/', query=None)}"
+                " a Payoff service?"
             ) from error
 
     async def document(self, call: Call, kind: type[T]) -> T:
         """The JSON of the answer, a document of a kind."""
-        return await self.read(
-            call, lambda answer: cast(T, adapter(kind).validate_json(answer.content))
-        )
+
+        def reader(answer: httpx.Response) -> T:
+            return cast(T, adapter(kind).validate_json(answer.content))
+
+        return await self.read(call, reader)
 
     async def items(self, path: str, name: str) -> list[Object]:
         """The items of all pages of a list."""
@@ -227,40 +217,42 @@ def _refusal(call: Call, answer: httpx.Response) -> PayoffError:
         return error
     base = str(answer.request.url.copy_with(query=None)).removesuffix(call.path)
     return InvalidAnswer(
-        f"{base} is no Payoff service: it answers {call.method} {call.path} with {answer.status_code}"
+        f"{base} is no Payoff service: it answers {call.method} {call.path}"
+        f" with {answer.status_code}"
     )
 
 
-def _delay(attempt: int, asked: float | None) -> float:
-    """Seconds before the next attempt: twice as long each time, never less than asked, and at random, so that many
-    clients do not come back at once.
+def _delay(attempt: int, retry_after: float | None) -> float:
+    """Seconds before the next attempt: twice as long each time, and never less than `retry_after`.
+
+    It is random, so that many clients do not return at once.
     """
     longest = min(FIRST_DELAY * 2.0**attempt, LONGEST_DELAY)
     spread = random.uniform(0.5, 1.0)  # noqa: S311 - no secret
-    return max(longest * spread, 0.0 if asked is None else asked * (1 + (1 - spread) / 4))
+    least = 0.0 if retry_after is None else retry_after * (1 + (1 - spread) / 4)
+    return max(longest * spread, least)
 
 
 def _unreachable(failure: httpx.RequestError | httpx.InvalidURL) -> PayoffError:
     reason = str(failure) or type(failure).__name__
-    asked = getattr(failure, "_request", None)
-    place = f" at {asked.url.copy_with(path='/', query=None)}" if asked is not None else ""
+    request = getattr(failure, "_request", None)
+    place = f" at {request.url.copy_with(path='/', query=None)}" if request is not None else ""
     return Unavailable(f"the service{place} cannot be reached: {reason}")
 
 
-Mode = TypeVar(
-    "Mode"
-)  # the client of httpx: with the blocking one methods return results, else coroutines
+# The client of httpx: with the blocking one methods return results, with the other one coroutines.
+Mode = TypeVar("Mode")
 
 
 class Linked(Generic[Mode]):
-    """What has methods that call the service, in one of the modes."""
+    """An object with methods that call the service, in one of the modes."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
 
 
 class _Method(Protocol[P, T_co]):
-    """A method in both modes, as types have it."""
+    """The type of a method in both modes."""
 
     @overload
     def __get__(self, owner: Linked[httpx.Client], kind: type) -> Callable[P, T_co]: ...

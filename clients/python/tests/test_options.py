@@ -185,7 +185,7 @@ def test_probabilities_are_read_from_csv(tmp_path, text, expected):
 def test_names_of_a_service_do_not_command_a_terminal(capsys):
     name = "mild\x1b]0;owned\x07\u202e"
     terminal.show(argparse.Namespace(json=False), {}, f"decision: {name}\nspent: 1")
-    terminal.say(name)
+    terminal.print_to_stderr(name)
     found = capsys.readouterr()
     assert found.out == "decision: mild]0;owned\nspent: 1\n"
     assert found.err == "mild]0;owned\n"

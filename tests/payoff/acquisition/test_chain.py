@@ -110,7 +110,7 @@ def test_the_threshold_is_uniform_and_the_purest_feature_wins():
 @settings(deadline=None, max_examples=25)
 @given(seed=seeds, least=st.sampled_from([1, 5]), gaps=st.sampled_from([0, 0.2]))
 def test_many_thresholds_find_the_best_split(seed, least, gaps):
-    """The root of a tree with 200 thresholds for each feature is as pure as the best of all splits."""
+    """The root of a tree with 200 thresholds for each feature is as pure as the best split."""
     X, y = table(seed, gaps=gaps)
     tree, _ = grow(X, y, np.ones(len(y)), 3, Rule(least, 200), [seed])
     column, left = int(tree.feature[0]) % MISSING_LEFT, bool(tree.feature[0] >= MISSING_LEFT)

@@ -88,7 +88,7 @@ def test_losses_that_the_bound_does_not_hold_for_are_refused(name):
 
 @pytest.mark.parametrize("name", sampled.WITH_SAMPLES)
 def test_losses_are_concave_in_the_true_positives(name):
-    """What the bound needs: half of the sum of two neighbours is not above the loss between them."""
+    """The bound needs this: half of the sum of two neighbours is not above the loss between."""
     tp, k, positives = np.meshgrid(*[np.arange(9)] * 3, indexing="ij")
     loss = Loss(name, 2.0 if name == "f_beta" else None)
     inner = (tp >= 1) & (tp < np.minimum(k, positives)) & (k + positives - tp < 9)

@@ -1,4 +1,4 @@
-"""The best set: against all 2^n sets and 2^n outcomes, under bounds, many at once, and of classes."""
+"""The best set: against all 2^n sets and outcomes, under bounds, many at once, and of classes."""
 
 from time import process_time
 from typing import NamedTuple
