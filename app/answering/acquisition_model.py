@@ -152,8 +152,8 @@ def acquisition_model(model: Loaded) -> AcquisitionModel:
     """The model as one that asks for features (use `Loaded.once`); Invalid at /model where its kind
     cannot do that.
     """
-    kind, fitted = model.card.learner.kind, model.card.fitted
-    if fitted.get("acquire") != ACQUIRES:
+    if model.card.fitted.get("acquire") != ACQUIRES:
+        kind = model.card.learner.kind
         raise Invalid.at(
             "/model",
             f"the learner {kind!r} of {model.name!r} cannot say what to ask next; {_advice(model)}",

@@ -424,7 +424,8 @@ def _earned_by_cut(
     rows: Evidence, labelled: LabelledRows, priors: np.ndarray, bound: float, points: int
 ) -> dict[str, Any]:
     """The benefit of the best cut on the scores, the cut on posteriors, and B(t) from 0 to 1."""
-    scores, B = rows.ordered(), labelled.B
+    B = labelled.B
+    scores = rows.ordered()
     cut, _ = scores.best(B, priors)
     thresholds, values = scores.curve(B, points, priors)
     curve = zip(thresholds.tolist(), values.tolist(), strict=True)

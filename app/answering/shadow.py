@@ -89,7 +89,8 @@ class Offered:
 
     def rows_for(self, challenger: Loaded) -> Rows:
         """The rows of the challenger, which may know other categories."""
-        X, schema = self.rows.X, self.model.schema
+        X = self.rows.X
+        schema = self.model.schema
         if challenger.schema.features != schema.features:
             texts = texts_of_rows(X, schema)
             X, _ = challenger.schema.encode([orjson.loads(text) for text in texts])

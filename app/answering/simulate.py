@@ -202,7 +202,8 @@ def _labelled_rows(
         return _rows_of_dataset(stores.datasets.table(dataset_id), model)
     assert question.rows is not None
     assert question.labels is not None
-    labels, n = question.labels, len(question.rows)
+    labels = question.labels
+    n = len(question.rows)
     if n != len(labels) or not n:
         raise Invalid.at("/labels", f"{len(labels)} labels for {n} rows; each row has one")
     with below("/rows"):

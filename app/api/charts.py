@@ -358,7 +358,9 @@ def benefit_chart(report: Mapping[str, Any], *, corrected: bool) -> str:
     `corrected`: probabilities were corrected for priors, so the posterior threshold is not on the
     scores' axis.
     """
-    model, best, bound = report["model"], report["best"], report["upper_bound"]
+    model = report["model"]
+    best = report["best"]
+    bound = report["upper_bound"]
     name = "the probabilities sent" if model is None else f"{model['name']}:{model['version']}"
     contenders = [
         _dot("", standing, best=standing["rule"] == best["rule"]) for standing in report["rules"]

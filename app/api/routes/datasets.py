@@ -146,24 +146,33 @@ _BODY: dict[str, Any] = {
 
 
 _BARE = (CSV, GZIP, "application/x-gzip", PARQUET, BINARY)
-_DIALECT = Query(description="how the CSV file is written")
+_DIALECT = "how the CSV file is written"
 DatasetId = Annotated[str, Path(openapi_examples={"example": {"value": EXAMPLE_ID}})]
-Labels = Annotated[
-    list[str],
-    Query(
+
+
+class UploadQuery(BaseModel):
+    """The fields of an upload beside a bare file."""
+
+    label: list[str] = Query(
         default_factory=list,
         description="the column to predict; repeat it for several",
         openapi_examples={"example": {"value": ["condition"]}},
-    ),
-]
-DropClasses = Annotated[
-    list[str],
-    Query(default_factory=list, description="leave rows of this class out; repeat it for several"),
-]
-Name = Annotated[
-    str | None,
-    Query(description="what you call it", openapi_examples={"example": {"value": "triage"}}),
-]
+    )
+    drop_classes: list[str] = Query(
+        default_factory=list, description="leave rows of this class out; repeat it for several"
+    )
+    name: str | None = Query(
+        None, description="what you call it", openapi_examples={"example": {"value": "triage"}}
+    )
+    label_type: Literal["auto", "number"] | None = Query(
+        None, description="`number`: integers are to be regressed on, and are no classes"
+    )
+    types: str | None = Query(None, description=_TYPES)
+    delimiter: Delimiter | None = Query(None, description=_DIALECT)
+    decimal: Decimal | None = Query(None, description=_DIALECT)
+    encoding: Encoding | None = Query(None, description=_DIALECT)
+    header: Header | None = Query(None, description=_DIALECT)
+    drop_unlabelled: bool | None = Query(None, description="leave rows without a label out")
 
 
 @router.post("", status_code=201, responses=problems(413, 415, 422, 503), openapi_extra=_BODY)
@@ -173,21 +182,7 @@ async def upload_dataset(
     response: Response,
     stores: StoresDep,
     caller: CallerDep,
-    label: Labels,
-    drop_classes: DropClasses,
-    name: Name = None,
-    label_type: Annotated[
-        Literal["auto", "number"] | None,
-        Query(description="`number`: integers are to be regressed on, and are no classes"),
-    ] = None,
-    types: Annotated[str | None, Query(description=_TYPES)] = None,
-    delimiter: Annotated[Delimiter | None, _DIALECT] = None,
-    decimal: Annotated[Decimal | None, _DIALECT] = None,
-    encoding: Annotated[Encoding | None, _DIALECT] = None,
-    header: Annotated[Header | None, _DIALECT] = None,
-    drop_unlabelled: Annotated[
-        bool | None, Query(description="leave rows without a label out")
-    ] = None,
+    query: Annotated[UploadQuery, Query()],
 ) -> DatasetDocument:
     """Upload a table: CSV (gzipped or not), or Parquet.
 
@@ -201,21 +196,8 @@ async def upload_dataset(
     `columns` say how each was read and what to change; so does a refusal. The same content gives
     the same data set.
     """
-    query: dict[str, Any] = {
-        "label": label,
-        "name": name,
-        "label_type": label_type,
-        "types": types,
-        "delimiter": delimiter,
-        "decimal": decimal,
-        "encoding": encoding,
-        "header": header,
-        "drop_unlabelled": drop_unlabelled,
-        "drop_classes": drop_classes,
-    }
     async with received(request, ("label", "drop_classes"), bare=_BARE) as upload:
-        fields = {field: value for field, value in query.items() if value is not None}
-        fields |= upload.fields
+        fields = query.model_dump(exclude_none=True) | upload.fields
         if "types" in fields:
             fields["types"] = parsed_text("types", fields["types"])
             if not isinstance(fields["types"], dict):
