@@ -60,7 +60,7 @@ class AcquireRequest(NamedMatrixFields, OwnIds, RecordField):
     unavailable: Names = Field(default=[], description="features that cannot be had")
     feature_costs: FeatureCosts = Field(
         default=None,
-        description="prices that differ from those of training; 0 for what is there for nothing",
+        description="prices that differ from those of training; 0 for features that are free",
     )
     known: KnownCase | None = Field(
         default=None,

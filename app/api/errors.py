@@ -119,7 +119,7 @@ def _shortened(text: str) -> str:
 
 
 def response_to(scope: Scope, error: Exception) -> Response | None:
-    """The response to an error that the caller can be told about; None for any other."""
+    """The response to an error that has a status; None for an unexpected one."""
     if isinstance(error, HTTPException):
         unreadable = error.status_code == _UNREADABLE
         status = _INVALID if unreadable else error.status_code

@@ -33,7 +33,7 @@ class Overrides(Gain):
     """Other actions that were really taken, less the decisions."""
 
     right: Literal["people", "decisions", "undecided"]
-    reason: str | None = Field(description="why nobody can say who was right")
+    reason: str | None = Field(description="why it is undecided who was right")
 
 
 class Realised(Amount, Earned):

@@ -194,7 +194,7 @@ def erase_decision(
     stores: StoresDep,
     caller: CallerDep,
 ) -> None:
-    """Delete a recorded decision and all that belongs to it: nobody reads it any more.
+    """Delete a recorded decision and all that belongs to it, so that no report reads it.
 
     A worker removes it from the files of sealed days within an hour. It cannot be recorded again
     under the same id. The audit log has a digest of the id, not the id.
