@@ -176,7 +176,7 @@ class Database:
 
     @contextmanager
     def translating(self) -> Iterator[None]:
-        """Raise DatabaseAway where an error, SQLAlchemy's or the driver's, says that the database
+        """Raise DatabaseAway where an error, SQLAlchemy's or the driver's, means that the database
         does not answer now; those of statements are raised as they are.
         """
         try:
@@ -197,7 +197,7 @@ class Database:
             raise
 
     def _away(self, cause: BaseException | None) -> DatabaseAway:
-        """Note that the database does not answer; the error that says so."""
+        """Note that the database does not answer; returns the error to raise."""
         self.failures += 1
         if not self.is_sqlite and _postgres().is_silence(cause):
             self._breaker.trip("it did not answer a moment ago")

@@ -30,7 +30,7 @@ _Result = TypeVar("_Result")
 
 
 class NoAnswer(psycopg.OperationalError):
-    """The server said nothing in time; the connection is closed."""
+    """The server did not answer in time; the connection is closed."""
 
 
 class Connection(psycopg.Connection[Any]):
@@ -46,13 +46,13 @@ class Connection(psycopg.Connection[Any]):
             return super().wait(gen, interval, limit)
         except psycopg.OperationalError as error:
             if self.pgconn.transaction_status != TransactionStatus.ACTIVE:
-                raise  # the server has said it
+                raise  # the server itself reported the error
             self.close()
             raise NoAnswer(f"no answer within {limit} s") from error
 
 
 def connect(parameters: Mapping[str, Any], seconds: float) -> Connection:
-    """Open a connection whose statements may take so many seconds; what the URL says goes first."""
+    """Open a connection whose statements may take so many seconds, unless the URL sets a limit."""
     limits = {
         "statement_timeout": f"{seconds * 1000:.0f}",
         "lock_timeout": f"{seconds * 1000:.0f}",
@@ -73,7 +73,7 @@ def connect(parameters: Mapping[str, Any], seconds: float) -> Connection:
     }
     try:
         connection = Connection.connect(**options_of_client)
-    except psycopg.ProgrammingError as error:  # nothing was asked of a server yet
+    except psycopg.ProgrammingError as error:  # no server was called yet
         raise Invalid(f"PAYOFF_DATABASE cannot be used: {error}") from error
     limit(connection, seconds)
     return connection

@@ -100,7 +100,7 @@ class Worker:
     def _turn(self) -> None:
         """Recover the jobs of dead workers, if that is due, and claim jobs."""
         self._running = [attempt for attempt in self._running if not attempt.over.is_set()]
-        with suppress(Unavailable):  # the database's own log line says so
+        with suppress(Unavailable):  # the database has logged it
             if monotonic() >= self._recover_at:
                 for job in self.queue.recover_from_dead_workers():
                     log.warning(

@@ -151,7 +151,7 @@ class Registry:
             is_of_job = self.files.card(key).job == folder.job
         except NotFound:  # half-written, or removed
             is_of_job = True
-        except Damaged:  # the card does not tell whose folder it is
+        except Damaged:  # the card does not name the job of the folder
             is_of_job = False
         if is_of_job:
             self.storage.remove(folder_of(key))

@@ -191,7 +191,7 @@ def _check_delimiter(header: str) -> None:
 def csv_source(content: BinaryIO, limits: DataLimits, dialect: Dialect) -> Source:
     """The columns of a CSV file as text.
 
-    Raises Invalid for a file that is not such a table, and TooLarge beyond `limits`, before more
+    Raises Invalid for a file that is not such a table, and TooLarge over `limits`, before more
     than a block of it is in memory; also while it is read.
     """
     with _in_file():

@@ -38,7 +38,7 @@ _EXACT = 2**53  # below it a float that is an integer has its digits
 @dataclass(frozen=True)
 class Feature:
     """A column: `categories` are the values a categorical one had in training, in order; `form`
-    says how text stands for the numbers of a numeric one, if it does (`app.tables.notations`).
+    is the notation of text that stands for numbers, if it does (`app.tables.notations`).
     """
 
     name: str
@@ -209,7 +209,7 @@ class Schema:
             return self._encode_columns(rows)
         X = np.array(rows)  # ValueError: lists of different lengths among the values
         if X.dtype.kind == "O" and NUMBERS.issuperset(map(type, X.flat)):
-            X = X.astype(np.float64)  # OverflowError: an integer beyond the floats
+            X = X.astype(np.float64)  # OverflowError: an integer outside the range of floats
         if X.dtype.kind not in "fiu" or X.ndim != 2:
             raise ValueError
         return np.ascontiguousarray(X, dtype=np.float64), []
@@ -366,7 +366,7 @@ NO_FEATURES = Schema(())
 
 
 def is_float(value: float) -> bool:
-    """Whether a number is finite, and no integer beyond the range of a 64-bit float."""
+    """Whether a number is finite, and no integer outside the range of a 64-bit float."""
     try:
         return math.isfinite(value)
     except OverflowError:

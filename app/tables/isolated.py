@@ -48,7 +48,7 @@ def read_isolated(
     limits: DataLimits,
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> bytes:
-    """What `read_upload` does, in a process that is killed beyond its limits or once
+    """Do `read_upload` in a process that is killed when it exceeds its limits, or once
     `is_cancelled()` is true.
 
     Returns the record as JSON. Without a `request` a Parquet file is written to `sink` as an Arrow

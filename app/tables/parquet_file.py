@@ -27,7 +27,7 @@ def write_stream(content: BinaryIO, sink: BinaryIO, limits: DataLimits) -> None:
     """Write the columns of a Parquet file to `sink` as an Arrow stream, text as dictionaries, types
     as they are.
 
-    Raises Invalid, and TooLarge beyond `limits`, also for what is written.
+    Raises Invalid, and TooLarge over `limits`, also for the written stream.
     """
     with _explained():
         file = _opened(content, limits)
@@ -44,7 +44,7 @@ def parquet_source(content: BinaryIO, limits: DataLimits) -> Source:
     """A Parquet file of flat columns: numbers, booleans and moments as they are, strings and
     dictionaries as words.
 
-    Raises Invalid, and TooLarge beyond `limits`. A file of few bytes can hold very many equal
+    Raises Invalid, and TooLarge over `limits`. A file of few bytes can hold very many equal
     values; it may hold as many as the largest CSV file could.
     """
     with _explained():

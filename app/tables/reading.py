@@ -35,7 +35,7 @@ from payoff.errors import Flaw, Invalid, PayoffError, TooLarge, pointer, reject,
 _GZIP = b"\x1f\x8b"
 _PARQUET = b"PAR1"
 _CHUNK = 1 << 20
-_IN_MEMORY = 1 << 23  # unpacked content beyond this goes to a temporary file
+_IN_MEMORY = 1 << 23  # bytes of unpacked content; more goes to a temporary file
 _NICENESS = 10  # requests go before
 
 
@@ -44,8 +44,8 @@ def _opened(content: BinaryIO, limits: DataLimits, request: Dialect) -> Iterator
     """A source over `content` (at any position), recognised by its first bytes; what is unpacked is
     deleted at the end.
 
-    Raises Invalid for what cannot be read and TooLarge beyond `limits`, also for what a gzipped
-    file unpacks to.
+    Raises Invalid for content that cannot be read and TooLarge over `limits`, also for what a
+    gzipped file unpacks to.
     """
     size = content.seek(0, 2)
     if size > limits.max_upload_bytes:

@@ -116,7 +116,7 @@ class DatasetStore:
         """A Parquet file as an Arrow stream, read like an upload; nothing is kept.
 
         `charge` is called with the size of the stream. Raises Invalid at `/file`, or TooLarge
-        beyond the limits of data sets, and for more than `most_rows` before any is read.
+        over the limits of data sets, and for more than `most_rows` before any is read.
         """
         limits = self.limits if most_rows is None else replace(self.limits, max_rows=most_rows)
         with tempfile.TemporaryFile() as file, tempfile.TemporaryFile() as sink:
