@@ -276,7 +276,7 @@ class Learner(Dataclass):
         return raw if calibrator is None else lambda X: calibrator.apply(raw(X))
 
     def contributions(self, X: np.ndarray, chosen: np.ndarray) -> Contributions | None:
-        """What each feature of rows (n, m) contributes to a score of the `chosen` classes, int (n,).
+        """The contribution of each feature of rows (n, m) to a score of the `chosen` classes (n,).
 
         With two classes to the score of the second class. None where the model cannot explain.
         Raises TooLarge for more rows than it takes.

@@ -98,7 +98,7 @@ class Weighted(LinearScorer):
         return probabilities(Z if Z.shape[1] == 1 else log_expit(Z))
 
     def contributions(self, X: np.ndarray, chosen: np.ndarray) -> Contributions:
-        """Contributions to the log-odds of the chosen class against the rest, by that class's model."""
+        """Contributions to the log-odds of the chosen class against the rest, by its model."""
         if len(self.shifts) == 1:
             return super().contributions(X, chosen)
         typical = self.linear.typical

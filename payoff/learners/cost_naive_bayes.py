@@ -30,7 +30,7 @@ class Places(Stored):
 
     @classmethod
     def fit(cls, X: np.ndarray, weights: np.ndarray, numeric: Sequence[int], bins: int) -> Self:
-        """Bins of about equal weight for the numeric columns of rows (n, m), else the seen codes."""
+        """Bins of about equal weight for numbers of rows (n, m); the seen codes of categories."""
         cuts = [_cuts(X[:, j], weights, bins) for j in numeric]
         edges = np.full((max(map(len, cuts), default=0), len(cuts)), np.inf)
         lasts = np.nanmax(X, axis=0, initial=-1.0) + 1.0

@@ -185,7 +185,7 @@ class Design(Stored):
 
 
 def _column(x: np.ndarray, weights: np.ndarray) -> tuple[float, float, bool]:
-    """Mean and scale of a number's column, and whether it is ever missing, which counts as the mean."""
+    """Mean and scale of a number, and whether it is ever missing, which counts as the mean."""
     known = ~np.isnan(x)
     x, w = x[known], weights[known]
     largest = float(np.abs(x).max(initial=0.0))
@@ -221,7 +221,7 @@ def fit_hinges(X: np.ndarray, weights: np.ndarray, numeric: np.ndarray, shape: s
 
 
 def _hinges(x: np.ndarray, weights: np.ndarray, shape: str) -> tuple[np.ndarray, ...]:
-    """The hinges of a column (n,): uppers, knots, slopes, whether a curve begins, training means."""
+    """The hinges of a column (n,): uppers, knots, slopes, whether a curve begins, and means."""
     known = ~np.isnan(x)
     x, w = x[known], weights[known]
     places, slopes, first = _curve(x, w, shape) if len(x) else _clip(x, w, np.zeros(2))

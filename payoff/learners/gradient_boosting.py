@@ -92,7 +92,10 @@ class GradientBoosting(Learner):
         return replace(self.model_, mean=model) if self.regresses else model
 
     def _fit_numbers(self, X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> None:
-        """The mean, and from its cross-fitted residuals the spread, which varies if that is likelier."""
+        """The mean, and from its cross-fitted residuals the spread.
+
+        The spread is None, one for all rows, where that is as likely.
+        """
         if len(X) == 1:
             raise Invalid.at("", "one sample shows no errors; boosting of numbers needs two rows")
         largest = SINGLE / 4
@@ -215,5 +218,5 @@ def _squared(predictions: np.ndarray, rows: FoldedRows) -> float:
 
 
 def _unlikely(means: np.ndarray | float, errors: FoldedRows) -> float:
-    """Minus the log-likelihood of sizes of errors by exponential laws of `means`, up to constants."""
+    """Minus the log-likelihood of sizes of errors by exponential laws of `means`; no constants."""
     return float((np.log(means) + errors.codes / means) @ errors.weights)

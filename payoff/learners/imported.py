@@ -210,9 +210,9 @@ def check_alone(scorer: "Foreign", X: np.ndarray, among: np.ndarray) -> None:
             shown = [np.round(P.ravel(), 6).tolist()[:_SHOWN] for P in (alone, among[i])]
             raise Invalid.at(
                 "/file",
-                f"the model's answer about row {i} depends on the other rows: it is {shown[0]} alone, and"
-                f" {shown[1]} among {len(X)}; a model has to standardise by its training rows, not by the"
-                " batch: export it in evaluation mode",
+                f"the model's answer about row {i} depends on the other rows: it is {shown[0]}"
+                f" alone, and {shown[1]} among {len(X)}; a model has to standardise by its training"
+                " rows, not by the batch: export it in evaluation mode",
             )
 
 
@@ -276,8 +276,9 @@ class JoblibScorer(Foreign):
 def load_joblib(
     content: bytes, schema: Schema, classes: Sequence[int | str], *, version_skew: bool
 ) -> JoblibScorer:
-    """The object in a joblib file as a scorer of the data set's rows; Invalid where they do not fit.
+    """The object in a joblib file as a scorer of the data set's rows.
 
+    Invalid where the object does not fit the data set.
     With `version_skew` it may be of another version of scikit-learn, and answer otherwise than
     there; without, that library's warning about it is raised.
     """

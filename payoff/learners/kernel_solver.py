@@ -50,7 +50,7 @@ def landmark_factor(kernel: Kernel, landmarks: np.ndarray) -> np.ndarray:
 
 
 def landmark_weights(factor: np.ndarray, W: np.ndarray) -> np.ndarray:
-    """The weights (m, L) of the landmarks' kernel functions, from coefficients W (m, L) of features."""
+    """The weights (m, L) of the landmarks' kernel functions, from coefficients W of features."""
     return solve_triangular(factor, W, lower=True, trans="T", check_finite=False)
 
 

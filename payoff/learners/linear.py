@@ -197,7 +197,7 @@ class Linear(Stored):
 
 
 def probabilities(Z: np.ndarray) -> np.ndarray:
-    """Probabilities from the log-odds (n, 1) of the second of two classes, or from scores (n, K)."""
+    """Probabilities (n, K) from the log-odds (n, 1) of the second class, or from K scores."""
     if Z.shape[1] > 1:
         return softmax(Z)
     return expit(np.concatenate((-Z, Z), axis=1))

@@ -1,6 +1,7 @@
 """The seam to the modules that take memory and time and are not needed to answer.
 
-`loading.scikit` (scikit-learn, SciPy) and `loading.compiled` (the compiler) load at their first use.
+The modules `loading.scikit` (scikit-learn, SciPy) and `loading.compiled` (the compiler) are loaded
+at their first use.
 """
 
 from importlib import import_module

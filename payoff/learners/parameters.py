@@ -108,7 +108,7 @@ class LearnerRequest(BaseModel):
         return any(parameter.name == name for parameter in fields(cls.estimator))
 
     def naming(self, classes: Sequence[int | str], *, by_position: bool = False) -> Self:
-        """A copy that names classes as `classes` write them, 1 and "1" being the same, or by position.
+        """A copy that names classes as `classes` do, or by position; 1 and "1" are the same class.
 
         Raises Invalid at the parameter that names no class.
         """

@@ -88,7 +88,7 @@ class QuantileForest(Stored):
         return Samples(self.numbers[near], np.interp(reached, _GRID, self.curve))
 
     def corrected(self, leaves: I32, rows: I64) -> F64:
-        """The curve by training `rows` (r,) in their leaves (r, T), -1 in trees grown from the row."""
+        """The curve by training `rows` (r,) in their leaves (r, T), -1 in trees grown from them."""
         low, high = np.empty((2, len(rows)))
         for block in self.members.blocks(len(rows)):
             near, reached = self.members.near(leaves[block], rows[block])

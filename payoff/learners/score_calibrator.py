@@ -76,7 +76,7 @@ class ScoreCalibrator(Learner):
     input: Annotated[Literal["scores", "probabilities"], "What the rows are."] = "scores"
 
     def refit(self, X: np.ndarray, y: np.ndarray) -> Self:
-        """Calibrate again, by the same method, on rows (n, m) and labels (n,) of the same classes."""
+        """Calibrate again by the same method on rows (n, m) and labels (n,) of the same classes."""
         codes = np.searchsorted(self.classes_, y)
         self._calibrate_on(np.ascontiguousarray(X), codes, np.ones(len(X)))
         return self

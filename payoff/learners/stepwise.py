@@ -99,10 +99,10 @@ class Stepwise(Learner):
 def while_worth(
     learner: Any, X: np.ndarray, prices: Prices, benefits: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Probabilities (n, K) of rows X (n, m) where a fitted learner stops asking, and the prices paid.
+    """Probabilities (n, K) where a fitted learner stops asking, and the prices (n,) paid.
 
-    NaN in X are missing values. With benefits (K, A) it asks while a feature is worth its price,
-    else to its end. The prices paid are (n,).
+    For rows X (n, m), NaN where missing. With benefits (K, A) it asks while a feature is worth its
+    price, else to its end.
     """
     trajectories = learner.model_.travel(X, prices)
     ends = trajectories.length

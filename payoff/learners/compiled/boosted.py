@@ -37,16 +37,16 @@ def _of_score(predictors: list[Any], rows: np.ndarray) -> tuple[np.ndarray, np.n
     """Contributions (n, m) of rows to the sum of the trees of one score, and their base (n,)."""
     nodes, roots, bits = _joined(predictors)
     leaf = nodes["is_leaf"].astype(bool)
-    left, right, feature = (
+    left_child, right_child, feature = (
         np.where(leaf, -1, nodes[name]).astype(np.int32)
         for name in ("left", "right", "feature_idx")
     )
-    trees = Trees(roots, feature, left, right, nodes["count"].astype(np.float32))
+    trees = Trees(roots, feature, left_child, right_child, nodes["count"].astype(np.float32))
     values = np.ascontiguousarray(nodes["value"][:, None])
     shares = np.arange(len(nodes), dtype=np.int32)
 
     def goes(block: slice) -> np.ndarray:
-        return np.asarray(np.where(_goes_left(nodes, bits, rows[block]), left, right))
+        return np.asarray(np.where(_goes_left(nodes, bits, rows[block]), left_child, right_child))
 
     n, m = rows.shape
     return tree_contributions(trees, goes, values, shares, np.zeros(n, dtype=np.intp), m)

@@ -1,4 +1,4 @@
-"""How a budget forest is grown: the path of each rule, and the point that validation rows choose."""
+"""How a budget forest is grown: the path of each rule, and the choice of a point on it."""
 
 from collections.abc import Iterator, Sequence
 

@@ -39,7 +39,7 @@ _CELLS = 4_000_000  # cells of the table, times trees, in a piece of work: about
 
 
 class _Rows(NamedTuple):
-    """Columns of the order (S, n), class codes, weights, folds (n,), and the order of categories."""
+    """Columns in the order (S, n), class codes, weights, folds (n,), and orders of categories."""
 
     X: F32
     codes: np.ndarray

@@ -65,7 +65,7 @@ def ranked(
     K: int,
     categorical: Sequence[int],
 ) -> tuple[Orders, F32]:
-    """Categories ordered by the rows `inside`, and X (n, m) in this order, float32, without outliers.
+    """Categories ordered by the rows `inside`, and X (n, m) so, as float32, without outliers.
 
     A random threshold between the least and the largest number would divide nothing if one of them
     is far away. So numbers end as far outside the quantiles .01 and .99 as these are apart. Answers
@@ -165,7 +165,7 @@ def _split(
 
 
 def _clearly_better(loss: F64, rivals: F64) -> int | None:
-    """The rival, of losses (i, rows), with the least loss; None if `loss` (rows,) is hardly greater."""
+    """The rival with the least of losses (i, rows); None if it is not clearly below `loss`."""
     gains = loss - rivals
     gain = gains.mean(axis=1)
     error = gains.std(axis=1) / math.sqrt(len(loss))

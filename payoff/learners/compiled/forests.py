@@ -46,7 +46,7 @@ def forest_like(learner: Any) -> RandomForestClassifier | RandomForestRegressor:
 def grown_forests(
     learner: Any, rows: FoldedRows, folds: Sequence[int], min_samples_leaf: int
 ) -> Iterator[tuple[int, FlatForest, np.ndarray]]:
-    """For each of the folds, a learner's forest without it, and the rows (n, T) its trees grew from.
+    """Each fold, a learner's forest without it, and the rows (n, T) that its trees grew from.
 
     `rows.codes` are class codes (n,), labels (n, L) of 0 and 1, or numbers (n,). For labels the
     forest's distribution has L + 1 entries: the probability of each label, and what their sum lacks
@@ -120,7 +120,7 @@ def _out_of_bag(
 
 
 def _narrow(X: np.ndarray) -> np.ndarray:
-    """Rows as scikit-learn's trees compare them, at half the size; Invalid for too large numbers."""
+    """Rows in the single precision of scikit-learn's trees; Invalid for too large numbers."""
     check_sizes(X, range(X.shape[1]))
     return X.astype(np.float32)
 

@@ -1,4 +1,4 @@
-"""Raw rows to scores: columns that are the features themselves, or the trees of a boosted ensemble."""
+"""From raw rows to scores: columns that are the features, or the trees of a boosted ensemble."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from payoff.stored import Stored
 
 @dataclass(frozen=True, eq=False)
 class Plain(Stored):
-    """The prepared features themselves; `uses` (m, T) bool, the paper's F: which features a column reads."""
+    """The prepared features; `uses` (m, T) bool, the paper's F: the features a column reads."""
 
     design: Design
     uses: np.ndarray
@@ -24,7 +24,10 @@ class Plain(Stored):
     def fit(
         cls, X: np.ndarray, weights: np.ndarray, categorical: Sequence[int], *, standardise: bool
     ) -> Self:
-        """From rows (n, m) with positive weights; without `standardise` numbers are centred, not scaled."""
+        """From rows (n, m) with positive weights.
+
+        Without `standardise` numbers are centred, not scaled.
+        """
         design = Design.fit(X, weights, categorical)
         if not standardise:
             design = replace(design, scales=np.ones_like(design.scales))
@@ -39,15 +42,18 @@ class Plain(Stored):
         return self.design.dense(X)
 
     def scorer(self, coef: np.ndarray, intercept: np.ndarray) -> Linear:
-        """The scores of raw rows by linear models of the columns: coefficients (T, scores), intercepts (scores,)."""
+        """The scores of raw rows by linear models of the columns.
+
+        `coef` (T, scores), `intercept` (scores,).
+        """
         return self.design.fold(coef.T, intercept)
 
 
 @dataclass(frozen=True, eq=False)
 class Boosted(Stored):
-    """The outputs of a boosted ensemble's trees, centred and scaled to variance 1 (section 3); fields as of `Plain`.
+    """The outputs of a boosted ensemble's trees, centred and scaled to variance 1 (section 3).
 
-    `trees` are scikit-learn's fitted `tree_`.
+    `trees` are scikit-learn's fitted `tree_`; `uses` as of `Plain`.
     """
 
     plain: Plain
@@ -58,13 +64,13 @@ class Boosted(Stored):
 
     def columns(self, X: np.ndarray) -> np.ndarray:
         """The columns (n, T) for rows (n, m)."""
-        found = outputs(self.trees, self.plain.columns(X))
-        found -= self.means
-        found /= self.scales
-        return found
+        columns = outputs(self.trees, self.plain.columns(X))
+        columns -= self.means
+        columns /= self.scales
+        return columns
 
     def scorer(self, coef: np.ndarray, intercept: np.ndarray) -> BoostedScorer:
-        """As of `Plain`."""
+        """The scores of raw rows; see `Plain.scorer`."""
         used = np.flatnonzero(coef.any(axis=1))
         scaled = coef[used] / self.scales[used, None]
         trees = [self.trees[t] for t in used.tolist()]
@@ -81,14 +87,15 @@ class BoostedScorer(Stored):
     intercept: np.ndarray
 
     def scores(self, X: np.ndarray) -> np.ndarray:
-        found: np.ndarray = outputs(self.trees, self.plain.columns(X)) @ self.coef
-        found += self.intercept
-        return found
+        scores: np.ndarray = outputs(self.trees, self.plain.columns(X)) @ self.coef
+        scores += self.intercept
+        return scores
 
 
 def outputs(trees: Sequence[Any], columns: np.ndarray) -> np.ndarray:
-    """What each of scikit-learn's regression trees says (n, T) of prepared rows (n, width)."""
-    X, found = columns.astype(np.float32), np.empty((len(columns), len(trees)))
+    """The predictions (n, T) of scikit-learn's regression trees for prepared rows (n, width)."""
+    X = columns.astype(np.float32)
+    predictions = np.empty((len(columns), len(trees)))
     for t, tree in enumerate(trees):
-        found[:, t] = tree.predict(X)[:, 0]
-    return found
+        predictions[:, t] = tree.predict(X)[:, 0]
+    return predictions

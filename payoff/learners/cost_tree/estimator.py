@@ -20,9 +20,10 @@ if TYPE_CHECKING:  # see `payoff.learners.base`
 
 
 class Point(NamedTuple):
-    """A tree on the path: its trade-off, mean `cost`, and `error`: the share of wrong classes or mean squared error.
+    """A tree on the path: its trade-off, and its means over the validation rows.
 
-    `net_benefit`: the mean benefit of the decisions, less the cost; NaN without benefits.
+    `error` is the share of wrong classes or the mean squared error; `net_benefit` is the benefit of
+    the decisions less the cost, NaN without benefits.
     """
 
     lambda_: float
@@ -32,30 +33,34 @@ class Point(NamedTuple):
 
 
 class CostTree(Learner):
-    """A tree of linear models that asks each case only for the features of its path, for classes or numbers; one
-    objective has loss and expected price; trains with `feature_costs`, with `benefits` for the largest net benefit, and
-    answers `/acquire`.
+    """A tree of linear models that asks each case only for the features of its path, for classes or
+    numbers; one objective has loss and expected price; trains with `feature_costs`, with `benefits`
+    for the largest net benefit, and answers `/acquire`.
 
-    Cost-sensitive tree of classifiers (Xu, Kusner, Weinberger, Chen 2013). Every node is a linear model of the columns
-    phi; its score predicts, and sends a case up or down. Training minimises mean loss (logistic, or squared) + `rho`
-    |weights|_1 + trade-off x expected price of the path, over all nodes together, with soft traversal and mixed norms
-    for "is used on the path". Three classes or more: softmax scores for each class and one score more that decides, so
-    that all share one traversal, and a column costs once for all of them. Then weights up to `zero_tolerance` are zero,
-    nodes that do not lower the loss on rows held out are pruned, and the predictions of the rest are fitted anew on the
-    columns left.
+    Cost-sensitive tree of classifiers (Xu, Kusner, Weinberger, Chen 2013). Every node is a linear
+    model of the columns phi; its score predicts, and sends a case up or down. Training minimises
+    mean loss (logistic, or squared) + `rho`
+    |weights|_1 + trade-off x expected price of the path, over all nodes together, with soft
+    traversal and mixed norms for "is used on the path". Three classes or more: softmax scores for
+    each class and one score more that decides, so that all share one traversal, and a column costs
+    once for all of them. Then weights up to `zero_tolerance` are zero, nodes that do not lower the
+    loss on rows held out are pruned, and the predictions of the rest are fitted anew on the columns
+    left.
 
-    Without a trade-off (lambda) a path of rising ones is trained, each from the one before, and the point with the
-    least error held out whose cost is within `budget` is taken; the prior at cost 0 where none is. With `benefits` (K,
-    A) in the currency of the `feature_costs` it is the one with the largest net benefit (benefit of the decisions less
-    cost), or the prior where that has more. `standardise`: numbers are scaled to variance 1, and a numeric target to
-    standard deviation 10, before the trade-offs weigh them. `feature_costs`: Prices, or one price >= 0 for each column,
-    or None for 1 each; of a group, the path pays the discounted prices and once the difference. A fifth of
-    the rows is held out inside `fit`. A missing value counts as one that cannot be had: the mean, at no cost. The
-    other parameters are `Learner`'s; probabilities are not calibrated.
+    Without a trade-off (lambda) a path of rising ones is trained, each from the one before, and the
+    point with the least error held out whose cost is within `budget` is taken; the prior at cost 0
+    where none is. With `benefits` (K, A) in the currency of the `feature_costs` it is the one with
+    the largest net benefit (benefit of the decisions less cost), or the prior where that has more.
+    `standardise`: numbers are scaled to variance 1, and a numeric target to standard deviation 10,
+    before the trade-offs weigh them. `feature_costs`: Prices, or one price >= 0 for each column, or
+    None for 1 each; of a group, the path pays the discounted prices and once the difference. A
+    fifth of the rows is held out inside `fit`. A missing value counts as one that cannot be had:
+    the mean, at no cost. The other parameters are `Learner`'s; probabilities are not calibrated.
 
-    Fitted, besides `Learner`'s: `model_` (TreeOfClassifiers), `prices_`, `tradeoff_`: all Points of the path with cost,
-    error (share of wrong classes, or mean squared error) and net benefit held out, and of the point taken `trade_off_`,
-    `cost_`, `error_`, `net_benefit_`. O(path x cycles x nodes x rows x columns).
+    Fitted, besides `Learner`'s: `model_` (TreeOfClassifiers), `prices_`, `tradeoff_`: all Points of
+    the path with cost, error (share of wrong classes, or mean squared error) and net benefit held
+    out, and of the point taken `trade_off_`, `cost_`, `error_`, `net_benefit_`. O(path x cycles x
+    nodes x rows x columns).
     """
 
     name: ClassVar = "cost_tree"
@@ -113,13 +118,12 @@ class CostTree(Learner):
         self.prices_ = prices_of(self.feature_costs, self.n_features_in_)
 
     def findings(self, _names: Sequence[str]) -> dict[str, Any]:
-        """What the fit chose, `lambda` being None where that is no tree."""
-        taken = None if np.isinf(self.trade_off_) else self.trade_off_
-        earned = {} if np.isnan(self.net_benefit_) else {"net_benefit": self.net_benefit_}
+        """The chosen point and the number of nodes; `lambda` is None where no tree was chosen."""
+        net_benefit = {} if np.isnan(self.net_benefit_) else {"net_benefit": self.net_benefit_}
         return {
-            "lambda": taken,
+            "lambda": None if np.isinf(self.trade_off_) else self.trade_off_,
             "cost": self.cost_,
             "error": self.error_,
-            **earned,
+            **net_benefit,
             "nodes": self.model_.n_nodes,
         }

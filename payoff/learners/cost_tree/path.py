@@ -20,33 +20,49 @@ from payoff.learners.stepwise import validation_folds
 from payoff.progress import part, report
 
 STEEPNESS = 5.0
-"""In training a row goes up with probability `sigmoid(steepness (score - threshold))`. Class scores are log odds of a
-few units: with 1 even distant rows go both ways, and the exits fit a mixture that does not occur in prediction. If one
-feature decides which other two count, accuracy was .77 with 1, .90 with 3, .93 with 6; on Covertype (class 2, lambda
-.001) the error .139 with 1, .129 with 4."""
+"""In training a row goes up with probability `sigmoid(steepness (score - threshold))`.
+
+Class scores are log odds of a few units: with 1 even distant rows go both ways, and the exits fit a
+mixture that does not occur in prediction. If one feature decides which other two count, accuracy
+was .77 with 1, .90 with 3, .93 with 6; on Covertype (class 2, lambda .001) the error .139 with 1,
+.129 with 4.
+"""
 STEPS = 20
 """Trade-offs on a path."""
 EXITS = (1.0, 0.1, 0.01, 0.001)
-"""Trade-offs of exits, as parts of that of the tree: what decides is asked of all rows, what an exit needs of those
-that leave there, so that cheap features may decide which dear one to ask for.
+"""Trade-offs of exits, as parts of the tree's trade-off.
+
+A feature that decides is asked of all rows, a feature of an exit of the rows that leave there: so
+cheap features may decide which dear one to ask for.
 """
 EQUAL = 1e-6
-"""Errors that differ by less, as a part of that of the prior, are equal: of exact trees the cheapest is taken."""
+"""Errors that differ by less, as a part of the prior's error, are equal.
+
+So of exact trees the cheapest is chosen.
+"""
 RANGE = (1e-3, 2.0)
-"""The least and the largest of them, as parts of that at which a single node would use nothing that costs."""
-_CYCLES = 10
-_WEAK_DEPTH = 2  # of a boosted tree
+"""The least and the largest trade-off of a path.
+
+They are parts of the trade-off at which a single node would use no feature with a price.
+"""
+_CYCLES = 10  # the maximum number of cycles that improve a tree
+_WEAK_DEPTH = 2  # the depth of a boosted tree
 BLOCK = 2000  # rows whose trajectories are in memory together
 SPREAD = 10.0
-"""The standard deviation that a standardised target is given. Traversal is `sigmoid(score - threshold)`, so that with 1
-even distant rows go both ways in training and the exits fit a mixture that nobody meets later: on a piecewise linear
-target of ten features the share of variance left was .42 with 1, .31 with 3, .14 with 10."""
+"""The standard deviation of a standardised target.
+
+Traversal is `sigmoid(score - threshold)`, so that with 1 even distant rows go both ways in training
+and the exits fit a mixture that does not occur in prediction: on a piecewise linear target of ten
+features the unexplained share of the variance was .42 with 1, .31 with 3, .14 with 10.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """What a path of trees is trained with, beside the parameters of the learner. `center` and `unit` turn scores into
-    targets' units. `benefits` (K, A) are in the currency of the prices.
+    """The learner of a path of trees, and what it makes of the data.
+
+    `center` and `unit` turn scores into targets' units. `benefits` (K, A) are in the currency of
+    the prices.
     """
 
     learner: CostTree
@@ -57,42 +73,46 @@ class Setting:
     benefits: np.ndarray | None
 
     def problem(self, rows: LeafRows, lambda_: float) -> Objective:
-        charges, loss = Charges.of(self.learner.prices_, self.phi.uses), loss_of(self.n_classes)
-        shares = rows.weights / rows.weights.sum()
-        steepness = STEEPNESS if self.n_classes and self.learner.standardise else 1.0
+        """The objective of a tree on these rows with a trade-off."""
         return Objective(
-            rows.columns, rows.targets, shares, loss, charges, lambda_, self.learner.rho, steepness
+            rows.columns,
+            rows.targets,
+            shares=rows.weights / rows.weights.sum(),
+            loss=loss_of(self.n_classes),
+            charges=Charges.of(self.learner.prices_, self.phi.uses),
+            lambda_=lambda_,
+            rho=self.learner.rho,
+            steepness=STEEPNESS if self.n_classes and self.learner.standardise else 1.0,
         )
 
     def lambdas(self, rows: LeafRows) -> list[float]:
-        """Rising trade-offs, up to that at which a single node would use nothing that costs."""
+        """Rising trade-offs; with the largest a single node uses no feature with a price."""
         problem = self.problem(rows, 0.0)
+        charges = problem.charges
         S = np.tile(self.prior(rows), (len(rows.columns), 1))
         slopes = problem.shares[:, None] * problem.loss(S, rows.targets)[1]
         pull = np.sqrt(np.square(rows.columns.T @ slopes).sum(axis=1))
-        most = float(
-            (np.sqrt(problem.charges.members @ np.square(pull)) / problem.charges.price).max(
-                initial=0.0
-            )
-        )
-        return list(most * np.geomspace(*RANGE, STEPS)) if most else [0.0]
+        ratios = np.sqrt(charges.members @ np.square(pull)) / charges.price
+        largest = float(ratios.max(initial=0.0))
+        return list(largest * np.geomspace(*RANGE, STEPS)) if largest else [0.0]
 
     def path(
         self, inside: LeafRows, outside: LeafRows, lambdas: list[float]
     ) -> Iterator[tuple[Point, HardTree]]:
-        """Trees for rising trade-offs, each starting from the one before; such a path from either start of `grow`."""
+        """Trees for rising trade-offs, each starting from the one before.
+
+        There are two such paths, one from either way to `grow` the first tree.
+        """
         total = 2 * len(lambdas)
         soft: SoftTree | None = None
         for number, (greedy, lambda_) in enumerate(product((False, True), lambdas)):
             with part(number / total, (number + 1) / total, f"tree {number + 1} of {total}"):
                 problem = self.problem(inside, lambda_)
                 with part(0.0, 0.4, "starting nodes"):
-                    again = None if number % len(lambdas) == 0 else soft
-                    soft = (
-                        again.posed(problem)
-                        if again
-                        else grow(problem, self.learner.depth, greedy=greedy)
-                    )
+                    if soft is None or number % len(lambdas) == 0:
+                        soft = grow(problem, self.learner.depth, greedy=greedy)
+                    else:
+                        soft = soft.posed(problem)
                 with part(0.4, 1.0):
                     improve(soft, _CYCLES)
                 for hard in self.hardened(soft, inside):
@@ -101,7 +121,7 @@ class Setting:
                     yield self.point(tree, outside, lambda_), hard
 
     def hardened(self, soft: SoftTree, rows: LeafRows) -> Iterator[HardTree]:
-        """The tuned tree as it was trained and, of a path, those whose exits choose their columns anew."""
+        """The tuned tree, and of a path those whose exits choose their columns anew."""
         hard = HardTree(soft, self.learner.zero_tolerance)
         hard.tune(rows)
         yield hard.twin()
@@ -111,24 +131,28 @@ class Setting:
     def chosen(
         self, inside: LeafRows, outside: LeafRows
     ) -> tuple[list[Point], tuple[Point, HardTree]]:
-        """The points of the path, and the best of them within the budget with its tree; of an infinite trade-off where
-        none is.
+        """The points of the path, and the best of them within the budget, with its tree.
+
+        Where no point is within the budget, the best is the prior, of an infinite trade-off.
         """
         learner = self.learner
         lambdas = self.lambdas(inside) if learner.trade_off is None else [float(learner.trade_off)]
         path = list(self.path(inside, outside, lambdas))
         empty = self.empty(inside)
-        nothing = self.point(self.assemble(empty, self.prior(inside)), outside, np.inf), empty
-        within = [step for step in path if step[0].cost <= limit_of(learner.budget)]
+        prior = self.point(self.assemble(empty, self.prior(inside)), outside, np.inf)
+        affordable = [step for step in path if step[0].cost <= limit_of(learner.budget)]
+        unit = EQUAL * prior.error or 1.0
+
+        def least_error(step: tuple[Point, HardTree]) -> tuple[float, float]:
+            return round(step[0].error / unit), step[0].cost
+
+        def largest_net_benefit(step: tuple[Point, HardTree]) -> tuple[float, float]:
+            return step[0].net_benefit, -step[0].cost
+
         if self.benefits is None:
-            unit = EQUAL * nothing[0].error or 1.0
-            best = min(
-                within,
-                key=lambda step: (round(step[0].error / unit), step[0].cost),
-                default=nothing,
-            )
+            best = min(affordable, key=least_error, default=(prior, empty))
         else:
-            best = max([nothing, *within], key=lambda step: (step[0].net_benefit, -step[0].cost))
+            best = max([(prior, empty), *affordable], key=largest_net_benefit)
         return sorted(point for point, _ in path), best
 
     def point(self, tree: TreeOfClassifiers, sample: LeafRows, lambda_: float) -> Point:
@@ -140,14 +164,12 @@ class Setting:
             parts.append((rows.spent[ends], rows.vote[ends], rows.P[ends]))
         cost, predicted, P = map(np.concatenate, zip(*parts, strict=True))
         y, B = sample.targets, self.benefits
-        wrong = (
-            predicted != y if self.n_classes else (predicted - (self.center + self.unit * y)) ** 2
-        )
-        columns = (
-            [cost, wrong]
-            if B is None
-            else [cost, wrong, row_benefits(y, decide(P, B).choice, B) - cost]
-        )
+        error = predicted != y
+        if not self.n_classes:
+            error = np.square(predicted - (self.center + self.unit * y))
+        columns = [cost, error]
+        if B is not None:
+            columns.append(row_benefits(y, decide(P, B).choice, B) - cost)
         return Point(lambda_, *np.average(columns, axis=1, weights=sample.weights).tolist())
 
     def prior(self, rows: LeafRows) -> np.ndarray:
@@ -158,13 +180,13 @@ class Setting:
         return counts[1:] - counts[0] if self.n_classes == 2 else counts - counts.mean()
 
     def empty(self, rows: LeafRows) -> HardTree:
-        """A node that asks for nothing and answers the prior."""
+        """A node that asks for no feature and answers the prior."""
         soft = SoftTree(self.problem(rows, 0.0), 1)
         soft.put(0, soft.weights[0], self.prior(rows), 0.0)
         return HardTree(soft, 0.0)
 
     def assemble(self, hard: HardTree, prior: np.ndarray) -> TreeOfClassifiers:
-        """The tree that answers: its nodes numbered anew, its weights folded with the feature map."""
+        """The tree that answers: nodes numbered anew, weights folded with the feature map."""
         nodes = np.flatnonzero(hard.alive).tolist()
         place = {k: i for i, k in enumerate(nodes)}
         support = np.array([hard.support(k) for k in nodes])
@@ -172,17 +194,14 @@ class Setting:
         leaf = np.array([hard.leaf(k) for k in nodes])
         routes = np.where(leaf[:, None], 0.0, hard.routes[nodes])
         predictors = hard.predictors[nodes].transpose(1, 0, 2).reshape(T, N * L)
-        intercept = np.concatenate(
-            (np.zeros(N), self.center + self.unit * hard.offsets[nodes].ravel())
-        )
+        coef = np.concatenate((routes.T, self.unit * predictors), axis=1)
+        offsets = self.center + self.unit * hard.offsets[nodes].ravel()
         return TreeOfClassifiers(
             upper=np.array([place.get(2 * k + 1, -1) for k in nodes], dtype=np.int32),
             lower=np.array([place.get(2 * k + 2, -1) for k in nodes], dtype=np.int32),
             thresholds=hard.thresholds[nodes],
             needs=support.astype(np.float64) @ self.phi.uses.T.astype(np.float64) > 0,
-            scorer=self.phi.scorer(
-                np.concatenate((routes.T, self.unit * predictors), axis=1), intercept
-            ),
+            scorer=self.phi.scorer(coef, np.concatenate((np.zeros(N), offsets))),
             prior=self.center + self.unit * prior,
             n_classes=self.n_classes,
         )
@@ -198,9 +217,9 @@ def scale_of(y: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
 def train(
     learner: CostTree, X: np.ndarray, y: np.ndarray, weights: np.ndarray, K: int
 ) -> tuple[TreeOfClassifiers, Point, list[Point]]:
-    """Train the path on rows (n, m) and K classes, or numbers (K = 0), and take the best point within the budget.
+    """Train the path on rows (n, m) and K classes, or numbers (K = 0).
 
-    Returns the tree that answers, its Point, and all Points of the path.
+    Returns the tree of the best point within the budget, its Point, and all Points of the path.
     """
     random = check_random_state(learner.random_state)
     inside, outside = validation_folds(y if K else np.zeros(len(y), dtype=np.intp), random)[0]
@@ -214,11 +233,12 @@ def train(
             seed = int(random.randint(2**31 - 1))
             phi = boosted(learner, phi, X[inside], targets[inside], weights[inside], K, seed)
     rows = LeafRows(X, phi.columns(X), targets, weights)
+    benefits = None
     # Without prices in their currency, or with a trade-off, benefits choose nothing.
-    staked = K and not (
-        learner.benefits is None or learner.feature_costs is None or learner.trade_off is not None
-    )
-    benefits = np.asarray(learner.benefits, dtype=np.float64) if staked else None
+    if K and learner.feature_costs is not None and learner.trade_off is None:
+        benefits = learner.benefits
+    if benefits is not None:
+        benefits = np.asarray(benefits, dtype=np.float64)
     setting = Setting(learner, phi, K, center, unit, benefits)
     with part(0.2, 0.98, "training trees"):
         path, (point, hard) = setting.chosen(rows.take(inside), rows.take(outside))
@@ -238,12 +258,11 @@ def boosted(
     K: int,
     seed: int,
 ) -> Boosted:
-    """The trees of `weak_learners` boosting rounds (one for each class and round where there are three or more)."""
+    """The trees of `weak_learners` boosting rounds; of three classes or more one for each class."""
     rounds = int(learner.weak_learners)
     columns = plain.columns(X)
-    model = (GradientBoostingClassifier if K else GradientBoostingRegressor)(
-        n_estimators=rounds, max_depth=_WEAK_DEPTH, random_state=seed
-    )
+    kind = GradientBoostingClassifier if K else GradientBoostingRegressor
+    model = kind(n_estimators=rounds, max_depth=_WEAK_DEPTH, random_state=seed)
     model.fit(
         columns,
         targets,
@@ -254,11 +273,9 @@ def boosted(
     uses = np.zeros((plain.uses.shape[0], len(trees)), dtype=np.bool_)
     for t, tree in enumerate(trees):
         uses[:, t] = plain.uses[:, np.unique(tree.feature[tree.feature >= 0])].any(axis=1)
-    found = outputs(trees, columns)
-    means = weights @ found / weights.sum()
-    scales = (
-        np.sqrt(weights @ (found - means) ** 2 / weights.sum())
-        if learner.standardise
-        else np.ones(len(trees))
-    )
+    predictions = outputs(trees, columns)
+    means = weights @ predictions / weights.sum()
+    scales = np.ones(len(trees))
+    if learner.standardise:
+        scales = np.sqrt(weights @ (predictions - means) ** 2 / weights.sum())
     return Boosted(plain, trees, means, np.where(scales > 0, scales, 1.0), uses)

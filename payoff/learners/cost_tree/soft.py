@@ -1,10 +1,11 @@
 """The training objective of a tree of classifiers: soft traversal, expected loss and expected cost.
 
-Node k of a complete binary tree (children 2k+1, taken above the threshold, and 2k+2) holds weights W_k (T, C) of the T
-columns, offsets b_k (L,) and a threshold theta_k. Its scores are phi'W_k; the first L, with b_k, predict, and the one
-numbered `route` decides: `q = sigmoid(steepness (score - theta))` of a row goes up (the paper's steepness is 1). With
-one output the predicting score decides (C = L = 1), with one for each class a further one of its own does (C = L + 1),
-so that all classes share one traversal and one cost.
+Node k of a complete binary tree (children 2k+1, taken above the threshold, and 2k+2) holds weights
+W_k (T, C) of the T columns, offsets b_k (L,) and a threshold theta_k. Its scores are phi'W_k; the
+first L, with b_k, predict, and the one numbered `route` decides: `q = sigmoid(steepness (score -
+theta))` of a row goes up (the paper's steepness is 1). With one output the predicting score decides
+(C = L = 1), with one for each class a further one of its own does (C = L + 1), so that all classes
+share one traversal and one cost.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from payoff.acquisition.prices import Prices
 from payoff.stored import Stored
 
 SMOOTH = 1e-5
-"""`sqrt(g)` is `sqrt(g + SMOOTH^2) - SMOOTH`, so that a weight of zero has an auxiliary variable above zero."""
+"""`sqrt(g)` is `sqrt(g + SMOOTH^2) - SMOOTH`, so that no auxiliary variable is zero."""
 
 
 @dataclass(frozen=True)
@@ -60,17 +61,19 @@ class Classes(Stored):
     def __call__(self, S: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         rows = np.arange(len(S))
         P = S - S.max(axis=1, keepdims=True)
-        own = P[rows, y]
+        of_truth = P[rows, y]
         np.exp(P, out=P)
         total = P.sum(axis=1)
         P /= total[:, None]
         P[rows, y] -= 1.0
-        return np.log(total) - own, P
+        return np.log(total) - of_truth, P
 
 
 ScoreLoss = Squared | TwoClasses | Classes
-"""A convex loss of scores (n, `outputs`) against targets (n,): that of each row (n,), and its derivative by each score
-(n, outputs). `curvature` bounds its second derivative.
+"""A convex loss of scores (n, `outputs`) against targets (n,).
+
+Returns the loss of each row (n,), and its derivative by each score (n, outputs). `curvature` bounds
+its second derivative.
 """
 
 
@@ -85,7 +88,7 @@ def loss_of(n_classes: int) -> ScoreLoss:
 class Charges:
     """S prices, each paid once on a path where any of its columns has weight.
 
-    `members` (S, T) sparse 0/1: which of the T columns call for the charge; `price` (S,) > 0.
+    `members` (S, T) sparse 0/1: whether a column needs the charge; `price` (S,) > 0.
     """
 
     members: sparse.csr_matrix
@@ -95,8 +98,8 @@ class Charges:
     def of(cls, prices: Prices, uses: np.ndarray) -> Charges:
         """From the prices of m features, and `uses` (m, T) bool (the paper's F); its e_t are 0.
 
-        A feature in a group charges its discounted price, and the group what its first member costs more: the
-        largest difference among them.
+        A feature in a group charges its discounted price, and the group what its first member costs
+        more: the largest difference among them.
         """
         surcharge = np.zeros(len(prices.groups))
         grouped = np.flatnonzero(prices.group >= 0)
@@ -113,7 +116,10 @@ class Charges:
 
 @dataclass(frozen=True, eq=False)
 class Objective:
-    """Columns (n, T), targets (n,), `shares` (n,) that sum to 1, and what is weighed against the loss."""
+    """The training objective: loss plus `lambda_` times expected price plus `rho` |weights|_1.
+
+    Of columns (n, T), targets (n,), and `shares` (n,) of rows that sum to 1.
+    """
 
     columns: np.ndarray
     targets: np.ndarray
@@ -136,14 +142,14 @@ class Objective:
 
 
 class Exit(NamedTuple):
-    """A way out of the tree: the nodes on the path to it, and each row's probability (n,) to take it."""
+    """An exit: the nodes on the path to it, and each row's probability (n,) to reach it."""
 
     path: tuple[int, ...]
     reach: np.ndarray
 
 
 class SoftTree:
-    """The nodes' parameters, with each row's losses and branching probabilities there. `alive` nodes only count."""
+    """The parameters of the `alive` nodes, with each row's losses and branching probabilities."""
 
     def __init__(self, problem: Objective, depth: int) -> None:
         self.problem = problem
@@ -159,12 +165,10 @@ class SoftTree:
     def put(self, k: int, weights: np.ndarray, offsets: np.ndarray, threshold: float) -> None:
         """Set a node's parameters, and what follows from them. O(n T C)."""
         problem = self.problem
-        self.weights[k], self.offsets[k], self.thresholds[k], self.alive[k] = (
-            weights,
-            offsets,
-            threshold,
-            True,
-        )
+        self.weights[k] = weights
+        self.offsets[k] = offsets
+        self.thresholds[k] = threshold
+        self.alive[k] = True
         S = problem.columns @ weights
         self.up[k] = expit(problem.steepness * (S[:, problem.route] - threshold))
         self.losses[k] = problem.loss(S[:, : problem.loss.outputs] + offsets, problem.targets)[0]
@@ -178,7 +182,7 @@ class SoftTree:
         return tree
 
     def has(self, k: int) -> bool:
-        """Whether there is such a node."""
+        """Whether the tree has node k."""
         return k < len(self.alive) and bool(self.alive[k])
 
     @staticmethod
@@ -196,14 +200,15 @@ class SoftTree:
         return p
 
     def below(self, k: int) -> tuple[np.ndarray, list[Exit]]:
-        """Expected loss (n,) from node k on, and the ways out below it, for rows that are there."""
+        """Expected loss (n,) from node k on, and the exits below it, for rows that are there."""
         n = len(self.problem.columns)
         if not self.has(k):
             return np.zeros(n), [Exit(self.path((k - 1) // 2), np.ones(n))]
         upper, lower = 2 * k + 1, 2 * k + 2
         if not (self.has(upper) or self.has(lower)):
             return self.losses[k], [Exit(self.path(k), np.ones(n))]
-        risk, exits = self.losses[k].copy(), []
+        risk = self.losses[k].copy()
+        exits = []
         for child, q in ((upper, self.up[k]), (lower, 1.0 - self.up[k])):
             expected, ways = self.below(child)
             risk += q * expected
@@ -220,7 +225,10 @@ class SoftTree:
         return float(self.problem.charges.price @ (np.sqrt(self.gap(path)) - SMOOTH))
 
     def objective(self) -> float:
-        """Expected loss + rho |weights|_1 + lambda expected cost (Xu et al. 2013, eq. 5). O(nodes n)."""
+        """Expected loss + rho |weights|_1 + lambda expected cost (Xu et al. 2013, eq. 5).
+
+        O(nodes n).
+        """
         problem = self.problem
         risk, exits = self.below(0)
         cost = sum(float(problem.shares @ way.reach) * self.cost(way.path) for way in exits)
