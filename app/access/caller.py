@@ -16,7 +16,7 @@ from time import time
 from typing import TYPE_CHECKING
 
 from app.access.rates import Rate, Windows, rounded_up
-from app.database.pages import compiled
+from app.database.pages import regex_of
 from app.errors import Forbidden, KeyMissing, NotFound, NotReady, TooMany
 from app.storage import Storage
 
@@ -121,7 +121,7 @@ class Caller:
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
-        return compiled(self.models)
+        return regex_of(self.models)
 
 
 ANYBODY = Caller("anonymous")
@@ -197,7 +197,7 @@ class Keyring:
         self._jobs = jobs
         self._entries: Mapping[bytes, _Entry] = {}
         self._revision: Revision | None = None
-        self.problem = "the keys are not read yet"
+        self.obstacle = "the keys are not read yet"
         """Why only the admin key is accepted; empty where others are."""
         self.required = self._admin_digest is not None
         self._noted = False
@@ -210,8 +210,8 @@ class Keyring:
         NotReady before the table was read. Takes the same time for a wrong secret and an unknown
         id; no input or output.
         """
-        if self.problem and (presented is None or self._admin_digest is None):
-            raise NotReady(self.problem)
+        if self.obstacle and (presented is None or self._admin_digest is None):
+            raise NotReady(self.obstacle)
         if not self.required:
             return self.anybody
         if presented is None:
@@ -228,7 +228,7 @@ class Keyring:
         # key that was revoked, or is too new to be known here, is no guess.
         if not KEY_FORM.fullmatch(presented):
             raise WrongKey(_INVALID)
-        raise NotReady(self.problem) if self.problem else KeyMissing(_INVALID)
+        raise NotReady(self.obstacle) if self.obstacle else KeyMissing(_INVALID)
 
     def _is_admin(self, presented: bytes) -> bool:
         return self._admin_digest is not None and hmac.compare_digest(
@@ -271,7 +271,7 @@ class Keyring:
         is_lost = revision.made == 0 and self.required and self._admin_digest is None
         if is_lost:
             _log.error("%s", _LOST)
-        self.problem = _LOST if is_lost else ""
+        self.obstacle = _LOST if is_lost else ""
         self._revision = revision
 
     def _update(self, revision: "Revision") -> None:

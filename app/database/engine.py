@@ -106,7 +106,7 @@ class Database:
             return literal_column("((julianday('now') - 2440587.5) * 86400.0)", Double)
         return cast(extract("epoch", func.clock_timestamp()), Double)
 
-    def problem(self) -> str:
+    def obstacle(self) -> str:
         """Why it cannot do its work, as a clause without names; empty where it answers and can be
         written.
 

@@ -47,7 +47,7 @@ def is_pattern(text: str) -> bool:
     return _PATTERN.fullmatch(text) is not None
 
 
-def compiled(patterns: Iterable[str]) -> re.Pattern[str]:
+def regex_of(patterns: Iterable[str]) -> re.Pattern[str]:
     """A regular expression that fully matches the names that one of the patterns matches."""
     return re.compile(
         "|".join(re.escape(text).replace(r"\*", ".*").replace(r"\?", ".") for text in patterns)

@@ -104,7 +104,7 @@ class Attempt:
         try:
             ending = self._ending()
             if ending.event is Event.MISS and self._stop is None:
-                self._stage = f"waiting to be tried again: {ending.problem.detail}"
+                self._stage = f"waiting to be tried again: {ending.failure.detail}"
                 self._stopped.wait(self.rest_seconds)
             self._store(ending)
         finally:
@@ -156,9 +156,9 @@ class Attempt:
         with contextlib.suppress(EOFError, OSError):  # the other end is closed
             while reader.poll(0):
                 message = json.loads(reader.recv_bytes())
-                if "problem" in message:
+                if "failure" in message:
                     self._failure = Ending(
-                        Event(message["event"]), Failure(**message["problem"]), message["trace"]
+                        Event(message["event"]), Failure(**message["failure"]), message["trace"]
                     )
                 else:
                     self._fraction = message["fraction"]
@@ -232,7 +232,7 @@ class Attempt:
         job_after = self.queue.end(job, ending)
         if job_after is not None:
             self.log.warning(
-                "attempt ended", then=ending.event, why=ending.problem.detail, trace=ending.trace
+                "attempt ended", then=ending.event, why=ending.failure.detail, trace=ending.trace
             )
             self.notify(job_after)
             return
@@ -329,7 +329,7 @@ class Reporter:
             event = Event.MISS
         elif isinstance(error, Died):
             event = Event.DIE
-        self._send({"event": event, "problem": asdict(Failure.of(error)), "trace": trace})
+        self._send({"event": event, "failure": asdict(Failure.of(error)), "trace": trace})
 
     def _send(self, message: dict[str, Any]) -> None:
         self._pipe.send_bytes(json.dumps(message).encode())

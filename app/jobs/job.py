@@ -138,7 +138,7 @@ class Ending:
     """The event that ends an attempt without success, and why."""
 
     event: Event
-    problem: Failure
+    failure: Failure
     trace: str = ""
 
 

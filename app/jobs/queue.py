@@ -380,7 +380,7 @@ class Queue:
         if held.cancel_requested or ending.event is Event.STOP:
             return self._move(connection, held, Event.STOP)
         event = ending.event
-        problem = ending.problem
+        failure = ending.failure
         counts: dict[str, int] = {}
         if event in self._bounds:
             name, maximum = self._bounds[event]
@@ -389,11 +389,11 @@ class Queue:
             if times >= maximum:
                 event = Event.FAIL
                 if times > 1:
-                    problem = Failure(f"tried {times} times; the last time: {problem.detail}")
+                    failure = Failure(f"tried {times} times; the last time: {failure.detail}")
         if event is Event.FAIL:
-            return self._move(connection, held, event, error=asdict(problem), **counts)
+            return self._move(connection, held, event, error=asdict(failure), **counts)
         return self._move(
-            connection, held, event, stage=f"to be tried again: {problem.detail}", **counts
+            connection, held, event, stage=f"to be tried again: {failure.detail}", **counts
         )
 
 

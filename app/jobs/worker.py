@@ -61,7 +61,7 @@ class Worker:
         self._poller = Poller(self.name, self._turn, _IDLE_SECONDS)
 
     @property
-    def problem(self) -> str:
+    def obstacle(self) -> str:
         """Why the loop is not alive, as a clause; empty while it runs and one of its turns went
         well recently.
         """

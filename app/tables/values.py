@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from app.tables.notations import reader
 from app.tables.text import MAX_CATEGORY, MISSING, NUMBER, normal
-from app.tables.text import is_number as has_point
+from app.tables.text import is_number as is_number_with_point
 from payoff.errors import Invalid, TooLarge, pointer
 
 _NO_NUMBER = pa.scalar(None, pa.float64())
@@ -159,7 +159,7 @@ def _days(column: Any) -> Any:
 
 def is_number(word: str, decimal: str) -> bool:
     """Whether `as_numbers` reads this text as a number."""
-    return bool(has_point(word if decimal == "." else word.translate(_COMMAS)))
+    return bool(is_number_with_point(word if decimal == "." else word.translate(_COMMAS)))
 
 
 def as_words(column: Any) -> Any:

@@ -204,4 +204,4 @@ def test_an_admin_key_opens_a_service_whose_table_is_lost(tmp_path):
 
     assert stack.entrance(b"letmein") == "key"
     assert stack.entrance() == "locked"
-    assert stack._keyring.problem == ""
+    assert stack._keyring.obstacle == ""

@@ -26,7 +26,7 @@ from sqlalchemy.exc import IntegrityError
 
 from app.database import postgres
 from app.database.engine import Database, DatabaseAway
-from app.database.pages import SEQUENCE_NUMBER, compiled, is_pattern, matches, place_of
+from app.database.pages import SEQUENCE_NUMBER, is_pattern, matches, place_of, regex_of
 from payoff.errors import Invalid
 
 TABLES = MetaData()
@@ -130,9 +130,9 @@ def test_writers_queue_and_readers_do_not_wait(sqlite):
 
 
 def test_a_database_that_is_not_there_does_not_answer(tmp_path):
-    assert Database(f"sqlite:///{tmp_path}/there.db").problem() == ""
+    assert Database(f"sqlite:///{tmp_path}/there.db").obstacle() == ""
     absent = Database(f"sqlite:///{tmp_path}/no/such/folder.db")
-    assert absent.problem() == "the database does not answer"
+    assert absent.obstacle() == "the database does not answer"
     with pytest.raises(DatabaseAway) as away:
         absent.wait(60)
     assert "unable to open" in away.value.reason
@@ -158,7 +158,7 @@ def test_what_is_no_database_of_ours_is_refused(monkeypatch):
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+psycopg"])
 def test_the_usual_names_of_postgresql_all_mean_it(postgres_url, scheme):
     database = Database(postgres_url.replace("postgresql+psycopg", scheme))
-    assert database.problem() == ""
+    assert database.obstacle() == ""
     database.close()
 
 
@@ -183,7 +183,7 @@ def test_a_standby_cannot_be_written(postgres_url):
             )
         )
 
-    assert database.problem() == "the database is a standby, which cannot be written"
+    assert database.obstacle() == "the database is a standby, which cannot be written"
     database.close()
 
 
@@ -251,7 +251,7 @@ def test_a_database_that_was_lost_is_found_again_at_once(distant, proxy, caplog)
     for _ in range(3):
         with pytest.raises(DatabaseAway):
             add(distant, 2)
-    assert distant.problem() == "the database does not answer"
+    assert distant.obstacle() == "the database does not answer"
     proxy.start()
     add(distant, 3)
     proxy.kill()
@@ -321,5 +321,5 @@ def test_memory_and_sql_agree(engine, patterns, names):
         transaction.rollback()
 
     assert found == (
-        {name for name in names if compiled(patterns).fullmatch(name)} if patterns else set()
+        {name for name in names if regex_of(patterns).fullmatch(name)} if patterns else set()
     )

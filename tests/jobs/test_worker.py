@@ -205,9 +205,9 @@ def test_cancelling_ends_a_running_job_within_two_seconds_whatever_it_does(queue
 def test_stopping_a_worker_gives_its_jobs_back_without_counting_that(queue, start):
     worker = start()
     jobs = [running(queue, "sleep", seconds=60), running(queue, "hold the interpreter")]
-    assert not worker.problem
+    assert not worker.obstacle
     worker.stop()
-    assert worker.problem
+    assert worker.obstacle
     eventually(lambda: all(gone(pid) for pid in targets.started(queue)))
     assert [(queue.get(job.id).status, queue.get(job.id).deaths) for job in jobs] == [
         (Status.QUEUED, 0)
@@ -271,7 +271,7 @@ def test_an_end_that_cannot_be_stored_ends_that_job_alone(queue, start, monkeypa
     assert failed.status is Status.FAILED
     assert failed.attempt <= 3
     assert "its worker stopped responding" in failed.error["detail"]
-    assert not worker.problem
+    assert not worker.obstacle
 
 
 def test_a_failure_that_passes_costs_nothing(queue, start, monkeypatch):
@@ -293,7 +293,7 @@ def test_a_worker_whose_turns_fail_is_not_alive(queue, start, monkeypatch, metho
     with monkeypatch.context() as broken_for_now:
         broken_for_now.setattr(queue, method, broken)
         worker = start()
-        assert not worker.problem
-        eventually(lambda: worker.problem)
+        assert not worker.obstacle
+        eventually(lambda: worker.obstacle)
         assert worker.turn_age > 0.5
-    eventually(lambda: not worker.problem)
+    eventually(lambda: not worker.obstacle)

@@ -59,8 +59,8 @@ def check_ready(request: Request, stores: Stores) -> None:
     )
     reasons = [text for text, is_wrong in checks if is_wrong]
     parts = (state.service.keyring, state.service.worker)
-    problems = (part.problem for part in parts if part is not None)
-    reasons += filter(None, (*problems, stores.database.problem(), *_unwritable(stores)))
+    obstacles = (part.obstacle for part in parts if part is not None)
+    reasons += filter(None, (*obstacles, stores.database.obstacle(), *_unwritable(stores)))
     if reasons:
         raise NotReady("; ".join(reasons))
 
