@@ -19,8 +19,7 @@ Lacking = tuple[int, tuple[int, ...]]
 """What a forest reads: the length of a prefix of the order, and the places (0, 1, …) it lacks."""
 
 # The places up to which a forest lacks a single feature, and a pair of features: where a later
-# place
-# lacks its feature, a good state of the chain ends before it.
+# place lacks its feature, a good state of the chain ends before it.
 _PLACES_OF_SINGLE_GAPS = 5
 _PLACES_OF_PAIRED_GAPS = 3
 # Forests that lack a single feature have a prefix of each length up to this, and of the whole
@@ -57,9 +56,8 @@ class Reduced(Stored):
 
     `lacking` (F,): what each forest reads. `reads` (S + 1 + F, S): the features that each of the
     states 0 … S of the chain and of these forests reads; `loss` (S + 1 + F,): its log loss on
-    unseen
-    rows; `masked_loss`: that of the masked forest. `blends` (F,) calibrate each forest with the one
-    before it that lacks the same places, or are empty.
+    unseen rows; `masked_loss`: that of the masked forest. `blends` (F,) calibrate each forest with
+    the one before it that lacks the same places, or are empty.
     """
 
     lacking: Sequence[Lacking]
@@ -83,8 +81,7 @@ class Reduced(Stored):
         """What answers each row with features `available` (n, S): the place (n,) in `reads`.
 
         It is the state or forest of least loss that reads available features only; or -1, the
-        masked
-        forest, if that reads less than half of them and has a larger loss. O(n F S).
+        masked forest, if that reads less than half of them and has a larger loss. O(n F S).
         """
         unknown = (~available).astype(np.float32) @ self.reads.T.astype(np.float32)
         best = np.where(unknown > 0, np.inf, self.loss).argmin(axis=1)
@@ -97,8 +94,9 @@ class Reduced(Stored):
         return self.blends[k].apply(parts) if self.blends else parts[0]
 
     def shares(self, rows: F32, k: int) -> F64:
-        """The class shares (n, K) of forest k and of half a tree with the prior: few trees are too
-        sure.
+        """The class shares (n, K) of forest k and of half a tree with the prior.
+
+        The shares of a few trees alone are too close to 0 and 1.
         """
         F = len(self.lacking)
         P = self.forests.shares(rows, np.full(len(rows), k + 1, dtype=np.int32), F)
@@ -120,9 +118,7 @@ class Reduced(Stored):
         return replace(self, loss=np.array(loss), masked_loss=losses[0], blends=blends)
 
     def _blended(self, k: int) -> list[int]:
-        """The forests that answer for forest k: itself, and the one before it, if it lacks the
-        same.
-        """
+        """The forests of the blend of forest k: itself, and the one before if it lacks the same."""
         if k and self.lacking[k - 1][1] == self.lacking[k][1]:
             return [k, k - 1]
         return [k]
@@ -135,8 +131,7 @@ def mean_loss(P: F64, y: np.ndarray, weight: np.ndarray) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Chain(Stored):
-    """S forests over the columns of `order` (S,), K classes: state s >= 1 reads the first s
-    columns.
+    """S forests over the columns of `order` (S,), K classes: state s >= 1 reads s columns.
 
     In state 0 the answer is the prior. `blends` calibrate the states 1 … S, or are empty: each
     takes the forest of its state and some just before it, which err on other rows. `gaps`

@@ -93,9 +93,7 @@ def _purity(L: F64, total: F64) -> float:
 
 @kernel
 def _add_left(values: F32, n: int, ys: I32, ws: F64, threshold: float, L: F64) -> int:
-    """Write the class weights of the first n values up to the threshold to L (K,); count their
-    rows.
-    """
+    """Write the class weights of values up to the threshold, of the first n, to L (K,); count."""
     L[:] = 0.0
     count = 0
     for i in range(n):

@@ -39,9 +39,7 @@ class Orders(Stored):
     ranks: tuple[np.ndarray, ...] = ()
 
     def apply(self, X: np.ndarray) -> F32:
-        """A copy of `X` (n, m) as trees compare it: codes become ranks, unknown codes missing.
-        O(n).
-        """
+        """A copy of `X` (n, m) with ranks in place of codes; unknown codes are missing. O(n)."""
         # A number that float32 cannot hold becomes infinite, and stays above every threshold.
         with np.errstate(over="ignore"):
             rows: F32 = X.astype(np.float32, order="C")
@@ -209,8 +207,9 @@ class FlatForest(Stored):
     def travel(
         self, X: F64, prices: Prices, budget: float | None = None, missing: Bools | None = None
     ) -> Trajectories:
-        """Trajectories of n rows (`StepwiseModel.travel`). O(n questions (T K + m)); memory n S (K
-        + 4).
+        """Trajectories of n rows (`StepwiseModel.travel`).
+
+        O(n questions (T K + m)); memory n S (K + 4).
         """
         free = np.isnan(X) if missing is None else missing
         unknown = np.zeros(np.shape(X), dtype=np.int32)
@@ -302,9 +301,7 @@ def _settled(nodes: Nodes, at: I64, sure: I64, possible: I64) -> int:
 
 @kernel
 def _conclude(nodes: Nodes, at: I64, leader: int, votes: I64, P: F64) -> int:
-    """Write mean distribution P (K,) and `votes` (K,) of the trees' present nodes; return the
-    predicted class.
-    """
+    """Write mean distribution P (K,) and `votes` (K,) of the trees' nodes; return the class."""
     votes[:] = 0
     P[:] = 0.0
     for t in range(at.shape[0]):
@@ -331,8 +328,9 @@ def price_of(j: int, opened: Bools, prices: PriceArrays) -> float:
 
 @kernel
 def _sooner(trees: int, price: float, other_trees: int, other_price: float) -> bool:
-    """Whether a feature that so many trees wait for is asked for before another: more trees per
-    price, free ones first, then the lower price, then more trees.
+    """Whether a feature that so many trees wait for is requested before another one.
+
+    Free ones come first, then more trees per price, then the lower price, then more trees.
     """
     ratio = trees / price if price > 0.0 else np.inf
     other_ratio = other_trees / other_price if other_price > 0.0 else np.inf
@@ -343,9 +341,7 @@ def _sooner(trees: int, price: float, other_trees: int, other_price: float) -> b
 
 @kernel
 def _choose(waiting: Ints, price: F64, limit: float) -> int:
-    """The feature of price <= `limit` that is asked for first, the earlier one of equals; -1 for
-    none.
-    """
+    """The feature of price <= `limit` to request, of equal ones the earlier; -1 for none."""
     best = -1
     for j in range(waiting.shape[0]):
         allowed = waiting[j] > 0 and price[j] <= limit
@@ -437,10 +433,9 @@ def trace(
     `free` (n, m) marks features that are unavailable and cost nothing. Fills the last arguments:
     `features`, `price` (n, S): the feature requested in state s, and its price there; `P`
     (n, S + 1, K) and `vote` (n, S + 1): the answer in state s; `length` (n,): the number of
-    requests
-    until no affordable feature is left; `settled` (n,): the number until the vote is settled, or
-    -1;
-    `resolved` (n,): whether all trees reach a leaf.
+    requests until no feature is affordable; `settled` (n,): the number until the vote is settled,
+    or
+    -1; `resolved` (n,): whether all trees reach a leaf.
     """
     T, K, m = nodes.roots.shape[0], P.shape[2], X.shape[1]
     at = np.empty(T, np.int64)

@@ -71,14 +71,12 @@ def grow_tree(
     (integers >= 0), prices (m,). At each node the split (feature and threshold) with the smallest
     `c(t) / (F(S) - max(F(left), F(right)))` is taken, F being threshold-pairs with `alpha`; equal
     risks go to the larger drop, then to the feature used last on the path (it is paid for), then to
-    the earlier
-    feature, then to missing values on the right, then to the smaller threshold. A feature keeps its
-    price in this rule also where it is already on the path: free repeats make trees that ask for
-    the same feature over and over. Zero prices count as the smallest price above zero, for the same
-    reason.
-    A node is a leaf when F is 0, at `max_depth`, or where no split lowers F. A plain function of
-    arrays, so that any joblib backend can run it. O(rows x varying features) per level of the tree;
-    memory 1 byte per cell.
+    the earlier feature, then to missing values on the right, then to the smaller threshold. A
+    feature keeps its price in this rule also where it is already on the path: free repeats make
+    trees that ask for the same feature over and over. Zero prices count as the smallest price above
+    zero, for the same reason. A node is a leaf when F is 0, at `max_depth`, or where no split
+    lowers F. A plain function of arrays, so that any joblib backend can run it. O(rows x varying
+    features) per level of the tree; memory 1 byte per cell.
     Source: Nan, Wang, Saligrama (2015), algorithm 1, subroutine GreedyTree.
     """
     rows = np.flatnonzero(drawn)
@@ -159,8 +157,7 @@ def _fill(
 def _scan(
     hist: I32, bins: I32, cuts: int, total: I32, L: I64, R: I64, alpha: float
 ) -> tuple[float, int]:
-    """The smallest max(F(left), F(right)) of the `cuts` places after bins[0], bins[1], …; its
-    place.
+    """The smallest max(F(left), F(right)) after bins[0], bins[1], …, of `cuts` places; its place.
 
     `L` are the counts on the left before the first bin. F(left) never falls and F(right) never
     rises along the way, so the search ends where they cross.
@@ -252,8 +249,7 @@ def _best_split(
     total: I32, c: F64, alpha: float, F: float,
     hist: I32, drawn: I32, bins: I32, L: I64, R: I64,
 ) -> tuple[int, int, int, int, int]:  # fmt: skip
-    """The feature of the smallest risk c / (F - worst), or -1; its cut; how many features vary
-    here.
+    """The feature of the smallest risk c / (F - worst), or -1; its cut; how many features vary.
 
     Equal risks go to the larger drop of F, then to the earlier feature in `active`, which is
     compacted in place.

@@ -20,8 +20,7 @@ def learn(
     """The experience of complete trajectories through forests that did not see the rows.
 
     `y` (n,) are class codes; `finish` makes the probabilities (n, K) of finished rows out of those
-    of
-    the forests. Some row must have a question.
+    of the forests. Some row must have a question.
     """
     states = np.arange(rows.P.shape[1])
     before = states < rows.length[:, None]

@@ -37,13 +37,12 @@ class Nodes(NamedTuple):
     """The N nodes of T trees over rows of float32, depth first from the `roots` (T,) of the trees.
 
     The left child of an inner node i is i + 1, and `right[i]` the other; a leaf has -1 - (its row
-    in
-    `value`) there. `x <= threshold` goes left; NaN does where `feature` has `MISSING_LEFT`.
+    in `value`) there. `x <= threshold` goes left; NaN does where `feature` has `MISSING_LEFT`.
     `value` (V, K): the distinct class distributions, `label` (V,) their most frequent class, ties
     to the first; `prior` (K,): the answer without trees. Where rows may stop at inner nodes, else
     empty: `share` (N,), the node's row in `value`; `cover` (N,), its training rows; `reach` (N,),
-    bit k of which is set if a leaf below votes for class k (all bits if K > 64).
-    A pickle holds about 5 bytes for each node without these.
+    bit k of which is set if a leaf below votes for class k (all bits if K > 64). A pickle holds
+    about 5 bytes for each node without these.
     """
 
     feature: I32
@@ -202,8 +201,9 @@ def _of_one(tree: Tree, prior: np.ndarray) -> Nodes:
 
 
 def distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rows that differ, and which of them each row is: most nodes of a tree share their
-    distribution.
+    """The distinct rows, and the place of each row among them.
+
+    Most nodes of a tree share their distribution with others.
     """
     width = f"V{rows.shape[1] * rows.itemsize}"
     distinct, places = np.unique(rows.view(width).ravel(), return_inverse=True)
@@ -211,9 +211,7 @@ def distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def converted(tree: Any) -> Tree:
-    """One fitted tree of scikit-learn's forest (its `tree_`), which decides each row exactly as it
-    does.
-    """
+    """The tree that decides exactly as one fitted tree of scikit-learn's forest (its `tree_`)."""
     left_child, right_child = tree.children_left, tree.children_right
     feature = np.where(left_child < 0, -1, tree.feature).astype(np.int32)
     missing = np.where(tree.missing_go_to_left.astype(bool), left_child, right_child)
@@ -231,9 +229,7 @@ def _last_left(threshold: np.ndarray) -> F32:
 
 @kernel
 def depth_first(left_child: I32, right_child: I32, feature: I32, order: I32, place: I32) -> None:
-    """The nodes of a tree (N,), each followed by its left child, and the place of each node among
-    these.
-    """
+    """Write the nodes (N,), each before its left child, to `order`, and their places to `place`."""
     waiting = np.empty(len(order), np.int64)
     waiting[0], top = 0, 1
     for i in range(len(order)):
@@ -247,9 +243,7 @@ def depth_first(left_child: I32, right_child: I32, feature: I32, order: I32, pla
 
 @kernel
 def find_reach(right: I32, label: I32, reach: U64) -> None:
-    """Bit k of a node: some leaf below it votes for class k. O(nodes): children come later than
-    their parents.
-    """
+    """Bit k of a node: some leaf below it votes for class k. O(nodes), as parents come first."""
     for i in range(len(right) - 1, -1, -1):
         if right[i] < 0:
             reach[i] = np.uint64(1) << np.uint64(label[-1 - right[i]])
@@ -281,8 +275,9 @@ def leaf_of(nodes: Nodes, node: int, x: F32) -> int:
 
 @kernel
 def add_values(nodes: Nodes, X: F32, first: I32, trees: int, P: F64) -> None:
-    """Add to P (n, K) what the leaves of so many trees say for complete rows X (n, m), from tree
-    `first` (n,) on.
+    """Add the values of leaves to P (n, K): those that complete rows X (n, m) reach.
+
+    They are the leaves of so many trees from tree `first` (n,) on.
     """
     for t in range(trees):
         for i in range(X.shape[0]):

@@ -13,8 +13,7 @@ from payoff.errors import Flaw, pointer, reject
 from payoff.stored import Stored
 
 # The smallest price above 0: numbers of waiting trees are divided by prices, and a smaller float
-# would
-# overflow.
+# would overflow.
 SMALLEST = 1 / LARGEST
 _DIGITS = 12  # of a sum of prices: the error of adding thousands of floats is smaller
 # Relative to a budget, as prices have any unit: the floats .1 and .2 cost more than .3, which buys
@@ -111,10 +110,8 @@ def purchases(
     """The price, the payment and whether it is bought of each of `features` (n, S), in this order.
 
     A feature that would bring the sum of a row above `limit` is passed over. A `missing` value
-    costs
-    nothing, but is requested only where its price could be paid. The first value that is acquired
-    of
-    a group opens it. A feature of -1 has price 0 and is not bought.
+    costs nothing, but is requested only where its price could be paid. The first value that is
+    acquired of a group opens it. A feature of -1 has price 0 and is not bought.
     """
     price, paid = np.zeros(features.shape), np.zeros(features.shape)
     bought = features >= 0

@@ -16,14 +16,14 @@ from payoff.errors import Invalid
 
 @dataclass(frozen=True, eq=False)
 class Trajectories:
-    """n rows in states 0 (nothing known) … S; row i ends in state `length[i]`: later ones are
-    undefined.
+    """n rows in states 0 (nothing known) … S; row i ends in state `length[i]`.
 
-    `asked` (n, S): the column requested in a state (-1 after the end), `price` (n, S) its price
-    there, and `missing` (n, S) whether its value is missing, which costs nothing. `P` (n, S + 1, K)
-    and `vote` (n, S + 1): class distribution, and predicted class or number, in each state.
-    `settled` (n,): the first state in which the vote can no longer change, or -1. `resolved` (n,):
-    whether every tree reaches a leaf.
+    Its later states are undefined. `asked` (n, S): the column requested in a state (-1 after the
+    end), `price` (n, S) its price there, and `missing` (n, S) whether its value is missing, which
+    costs nothing. `P` (n, S + 1, K) and `vote` (n, S + 1): class distribution, and predicted class
+    or number, in each state. `settled` (n,): the first state in which the vote can no longer
+    change,
+    or -1. `resolved` (n,): whether every tree reaches a leaf.
     """
 
     asked: I32

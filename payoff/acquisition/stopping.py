@@ -94,8 +94,7 @@ class Experience(Stored):
         return len(self.y)
 
     def worth(self, B: np.ndarray, prices: Prices, budget: float | None = None) -> Worth:
-        """The worth of going on with benefits B (K, A), where a case may spend `budget` on
-        `prices`.
+        """The worth of going on with benefits B (K, A), at `prices`, where a case spends a budget.
 
         The order of questions stays the one at the prices of training, which is an approximation
         where prices differ. So is passing over a question that the budget does not buy: those after
@@ -340,8 +339,7 @@ def state_probabilities(
     """Calibrated probabilities (n, K) for a model's P (n, K).
 
     They are calibrated by the `calibrator` where a case is `finished` (n,), else by the experience
-    of
-    states with as many `known` features (n,).
+    of states with as many `known` features (n,).
     """
     final = P if calibrator is None else calibrator.apply(P)
     if experience is None or experience.curve is None or finished.all():

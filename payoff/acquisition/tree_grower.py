@@ -112,8 +112,7 @@ def grow_drawn(
     bins: np.ndarray, low: np.ndarray, high: np.ndarray, codes: np.ndarray, share: np.ndarray,
     prior: np.ndarray, prices: np.ndarray, alpha: float, max_depth: int | None, seeds: np.ndarray,
 ) -> Nodes:  # fmt: skip
-    """One tree for each seed, from n rows drawn with replacement by their shares (n,) of all
-    weight.
+    """One tree for each seed, from n rows drawn with replacement by their shares (n,).
 
     The first three arguments are those of a `BinnedTable`.
     """

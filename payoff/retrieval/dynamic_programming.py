@@ -46,8 +46,7 @@ def shares_of_relevant(p: F64, w: F64, law: F64, out: F64) -> None:
     """out[i] = E[y_i w(P)] of n independent items.
 
     `law` (n (n + 1) / 2) becomes the laws of the first 0 … n - 1 items. The contribution of the
-    items
-    after i is carried from the last item backwards: after[j] = E[w(j + P_{>i} + 1)].
+    items after i is carried from the last item backwards: after[j] = E[w(j + P_{>i} + 1)].
     """
     n = p.size
     law[0] = 1.0
@@ -115,15 +114,13 @@ def _table(
 # Small sets that are computed at once: 32 take a sixth longer per set, 8 more than twice as long.
 LANES = 64
 # Items of a set up to which the laws of `LANES` sets fit into the cache; of larger sets half as
-# many
-# are computed at once.
+# many are computed at once.
 MOST_ITEMS_OF_ALL_LANES = 24
 
 
 @vector
 def tabled_curves(p: F64, table: F64, prefixes: F64, suffixes: F64, curves: F64) -> None:
-    """For several sets of n items, curves[k] = Σ_t Σ_m Pr(t of the first k) Pr(m after) table[k; t,
-    m].
+    """For several sets, curves[k] = Σ_t Σ_m Pr(t of the first k) Pr(m after) table[k; t, m].
 
     Algorithm 1 of Natarajan et al. (2016), with all laws from one recursion: O(n³/6) per set. p:
     (n, lanes), a set per lane. The table holds its (k + 1) x (n - k + 1) blocks one after the
@@ -247,10 +244,9 @@ def small_sets(
     while at < sets.size:
         n = offsets[sets[at] + 1] - offsets[sets[at]]
         if n > largest:
-            largest, lanes = (
-                n,
-                min(LANES if n <= MOST_ITEMS_OF_ALL_LANES else LANES // 2, sets.size - at),
-            )
+            largest = n
+            lanes = LANES if n <= MOST_ITEMS_OF_ALL_LANES else LANES // 2
+            lanes = min(lanes, sets.size - at)
             prefixes, suffixes = np.empty((n + 1, n + 1, lanes)), np.empty((n + 1, n + 1, lanes))
             ranked, position = np.empty((n, lanes)), np.zeros((n, lanes), np.int64)
             losses = np.empty((n + 1, lanes))

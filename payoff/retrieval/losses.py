@@ -17,8 +17,7 @@ conditions): for (.25 + .5 u - .2 v) / (1 + u) the best set of (.9, .8, .2, .1) 
 likely items. For fixed k and P the loss (A + c1 tp) / (B + d1 tp) falls with tp exactly where c1 B
 - d1 A <= 0; that is linear in (k, P), so its largest value is at a corner, as are the extremes of
 the denominator over the feasible counts. There they are compared exactly, in integers: a number
-that
-is nearly zero does not count as zero, nor a slow rise as none.
+that is nearly zero does not count as zero, nor a slow rise as none.
 """
 
 from collections.abc import Callable, Sequence
@@ -66,8 +65,7 @@ class Loss:
             return np.asarray(LOSSES[self.name](self, *counts, float(n), float(empty)))
 
     def within_range(self, values: np.ndarray) -> np.ndarray:
-        """Expected losses (n,) moved into the range of the loss, out of which rounding may put
-        them.
+        """Expected losses (n,) moved into the range of the loss, which rounding may leave.
 
         Fractional-linear losses have no range.
         """
@@ -193,8 +191,7 @@ LOSSES: dict[str, Callable[..., np.ndarray]] = {
 
 
 # The largest quotient of two values of a denominator: the number of nodes of its quadrature grows
-# with
-# the logarithm, and is 208 here.
+# with the logarithm, and is 208 here.
 WIDEST_DENOMINATOR = 1e20
 
 
@@ -351,7 +348,8 @@ class SetTerms:
             raise Invalid.at(
                 "/k_min", f"'k_min' is {self.k_min}; it must be at most the number of items, {n}"
             )
-        low, high = self.k_min, n if self.k_max is None else min(self.k_max, n)
+        low = self.k_min
+        high = n if self.k_max is None else min(self.k_max, n)
         if self.loss.name == "auc":
             low = low or min(1, high)
             if not self._bounds(n):

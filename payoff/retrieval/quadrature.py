@@ -38,8 +38,7 @@ from payoff.compiled import vector
 from payoff.retrieval.losses import Denominator, Loss, denominator
 
 # Items after which running sums and powers start afresh, so that rounding grows with BLOCK + n /
-# BLOCK,
-# and not with n.
+# BLOCK, and not with n.
 BLOCK = 1024
 CHUNK = 16  # factors multiplied before a logarithm: (e^-40)^16 is still a float
 LEAST_FACTOR = 1e-150  # the smallest factor of an item in a node
@@ -138,7 +137,8 @@ def rounding(n: int, nodes: int = 0) -> float:
 
 def rates(p: np.ndarray) -> Rates:
     """E[TPR_k] and E[TNR_k] for the items in the order given; O(nodes n)."""
-    n, q = len(p), 1.0 - p
+    n = len(p)
+    q = 1.0 - p
     rule = exponential_sum(1.0, 1.0, float(max(n, 1)))
     specificity = recalls(q[::-1].copy())[::-1]
     return Rates(recalls(p), specificity, rule.error + 2 * rounding(n, len(rule.t)))
@@ -169,7 +169,9 @@ def am_curve(p: np.ndarray, _loss: Loss, _empty: int) -> Curve:
 
 def f_beta_curve(p: np.ndarray, loss: Loss, empty: int) -> Curve:
     """1 - (1 + b²) ∫ e^(-kt) G(s) Σ_{i<=k} p_i s / (q_i + p_i s) dt with s = e^(-b² t)."""
-    square, n, q = loss.square, len(p), 1.0 - p
+    square = loss.square
+    n = len(p)
+    q = 1.0 - p
     rule = exponential_sum(1.0, 1.0 + square, n * (1.0 + square))
     s = np.exp(-square * rule.t)
     live, weights = _weights(p, q, s, (1.0 + square) * rule.w)
@@ -180,7 +182,8 @@ def f_beta_curve(p: np.ndarray, loss: Loss, empty: int) -> Curve:
 
 def jaccard_curve(p: np.ndarray, _loss: Loss, empty: int) -> Curve:
     """1 - (Σ_{i<=k} p_i) ∫ e^(-kt) Π_{i>k} (q_i + p_i s) dt with s = e^(-t)."""
-    n, q = len(p), 1.0 - p
+    n = len(p)
+    q = 1.0 - p
     rule = exponential_sum(1.0, 1.0, float(n))
     s = np.exp(-rule.t)
     blocks = _block_logs(p, q, s)
@@ -204,7 +207,8 @@ def auc_curve(p: np.ndarray, _loss: Loss, _empty: int) -> Curve:
 
     FP and FN count different items, so both integrands are products.
     """
-    n, q = len(p), 1.0 - p
+    n = len(p)
+    q = 1.0 - p
     rule = exponential_sum(1.0, 1.0, float(n))
     s = np.exp(-rule.t)
     values = np.zeros(n)
@@ -226,7 +230,8 @@ def fractional_linear_curve(p: np.ndarray, loss: Loss, empty: int) -> Curve:
 
     For each k the integrand is a product over the items.
     """
-    n, q = len(p), 1.0 - p
+    n = len(p)
+    q = 1.0 - p
     form = denominator(loss, n)
     rule = exponential_sum(1.0, form.low, form.high)
     values, logs, means = np.zeros(n + 1), np.empty(n + 1), np.empty(n + 1)
@@ -284,7 +289,8 @@ def _weights(
 
 def _inverse_power_shares(p: np.ndarray, power: float, first: int) -> tuple[np.ndarray, float]:
     """E[y_i P^-power] of the first items, and the relative error of each."""
-    n, q = len(p), 1.0 - p
+    n = len(p)
+    q = 1.0 - p
     rule = exponential_sum(power, 1.0, float(max(n, 1)))
     s = np.exp(-rule.t)
     live, weights = _weights(p, q, s, rule.w)

@@ -116,14 +116,12 @@ def _gain(vectors: U8, weights: F64, losses: F64, k: int, picked: Bools) -> floa
 def _relaxed(
     vectors: U8, weights: F64, losses: F64, k: int, fate: U8, picked: Bools, score: F64
 ) -> tuple[float, float, int]:
-    """A bound on the gain of each set of k labels that agrees with `fate`, and the gain of
-    `picked`.
+    """A bound on the gain of all sets of k labels that agree with `fate`; the gain of `picked`.
 
     `fate` (L,): 0 is open, 1 in the set, 2 not; `picked` becomes one of these sets. `losses` is the
     block of k in `loss_table`. The gain (1 - loss) on one vector is convex in the true positives,
-    so
-    a chord bounds it, and the sum of chords is additive in the labels. Also returns the open label
-    with the largest part in that sum. O(S L + L k).
+    so a chord bounds it, and the sum of chords is additive in the labels. Also returns the open
+    label with the largest part in that sum. O(S L + L k).
     """
     L = len(fate)
     free, included = 0, 0

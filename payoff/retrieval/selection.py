@@ -39,9 +39,8 @@ def expected_losses(p: np.ndarray, loss: Loss, empty: int = 0) -> Curve:
 
     p: (n,) probabilities of being relevant, for a usable loss. The curve has n + 1 entries, `error`
     bounds the error of each. O(n) times the number of nodes (G-Mean and H-Mean O(n),
-    some
-    microseconds per k; MCC O(n²)). The methods are in `quadrature`, in `windows` for G-Mean and
-    H-Mean, and in `dynamic_programming` for MCC.
+    some microseconds per k; MCC O(n²)). The methods are in `quadrature`, in `windows` for G-Mean
+    and H-Mean, and in `dynamic_programming` for MCC.
     """
     curve = CURVES[loss.name](p, loss, empty)
     return replace(curve, values=loss.within_range(curve.values))
@@ -141,11 +140,11 @@ def select_many(
 
 
 def seconds(sizes: np.ndarray, spread: np.ndarray, terms: SetTerms) -> float:
-    """The seconds of a core that `select_many` takes for groups of these `sizes`, within a factor
-    of 2.
+    """The seconds of a core that `select_many` takes for these groups, within a factor of 2.
 
-    spread (groups,): the variances of the numbers of relevant items, on which the lengths of the
-    laws of G-Mean and H-Mean depend. Measured on two cores. TooLarge or Invalid where the loss
+    sizes (groups,): the numbers of items; spread (groups,): the variances of the numbers of
+    relevant items, on which the lengths of the laws of G-Mean and H-Mean depend. Measured on two
+    cores. TooLarge or Invalid where the loss
     suits no such group.
     """
     is_large = sizes > DP_LIMIT
@@ -207,7 +206,8 @@ class _Batch:
         # The kernel of small sets takes those of one size together.
         ascending = np.argsort(self.sizes, kind="stable")
         n_small = int(np.searchsorted(self.sizes[ascending], DP_LIMIT, side="right"))
-        small, large = ascending[:n_small], np.sort(ascending[n_small:])
+        small = ascending[:n_small]
+        large = np.sort(ascending[n_small:])
         tasks = [(self._small, share) for share in np.array_split(small, threads) if len(share)]
         tasks += [(self._large, share) for share in np.array_split(large, threads)]
         if threads == 1 or len(self.sizes) == 1:

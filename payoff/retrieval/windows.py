@@ -19,8 +19,7 @@ for
 The optimum over k is certified without any assumption on the shape of the curve. Both means are
 concave in (TPR, TNR), so by Jensen's inequality L_k >= 1 - mean(E[TPR_k], E[TNR_k]), and those
 expectations come for all k from one quadrature. Only the k whose bound is below the best loss so
-far
-are evaluated.
+far are evaluated.
 """
 
 from dataclasses import dataclass
@@ -45,8 +44,7 @@ EDGE = 9.5  # standard deviations within which the Gauss rule's integrand is tak
 NEWTON_STEPS = 6  # from a distance below 0.1 the nodes converge in five
 PROVEN = 144.0  # variance from which a thinned window has a proven error
 # Variance from which a thinned window is accurate to the last digits in all tests; the probability
-# of
-# no hit is e^-40 there.
+# of no hit is e^-40 there.
 OBSERVED = 40.0
 THINNING_ERROR = 2e-14  # of a thinned window with a variance of at least PROVEN
 # So many k with a law between OBSERVED and PROVEN are evaluated in full, at 0.1 ms each.
@@ -83,7 +81,8 @@ class MeanOfRates:
         """Store windows and cumulants: O(n), up to 640 operations and 20 bytes for each item."""
         self.harmonic = harmonic
         self.n = len(p)
-        self._p, self._q = p, 1.0 - p
+        self._p = p
+        self._q = 1.0 - p
         cumulants = np.empty((self.n // SPAN + 1, 2 * POINTS))
         span_cumulants(p, self._q, _cumulant_polynomials(), cumulants)
         nothing = np.zeros((1, cumulants.shape[1]))
@@ -391,9 +390,11 @@ def mean_losses(
     from span b on. stored, firsts, sizes, lost: the suffix windows, by number of spans from the
     end.
     """
-    n, spans, columns = p.size, after.shape[0] - 1, before.shape[1]
-    prefix, spare, size, first, gone = np.zeros(WIDTH), np.zeros(WIDTH), 1, 0, 0.0
+    n = p.size
+    spans, columns = after.shape[0] - 1, before.shape[1]
+    prefix, spare = np.zeros(WIDTH), np.zeros(WIDTH)
     prefix[0] = 1.0
+    size, first, gone = 1, 0, 0.0
     laws, rows = np.zeros((SPAN + 1, WIDTH)), np.zeros((SPAN + 1, columns))
     law_first, law_size = np.zeros(SPAN + 1, np.int64), np.zeros(SPAN + 1, np.int64)
     law_lost = np.zeros(SPAN + 1)

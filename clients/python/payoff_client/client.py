@@ -70,14 +70,15 @@ class Datasets(Linked[Mode]):
 
         Files are CSV (gzipped or not) or Parquet, by their suffix. `options`: `types` has `number`,
         `category`, `value`, `ignore` or a notation such as `date:%d/%m/%Y` by column, `label_type`
-        is
-        that of the label, and `drop_unlabelled` leaves rows without one out, and `drop_classes`
+        is that of the label, and `drop_unlabelled` leaves rows without one out, and `drop_classes`
         those of these classes; `delimiter`, `decimal`, `encoding` and `header` are those of CSV.
         """
         if isinstance(data, str | Path):
-            kind, content = kind_of(Path(data)), Path(data).read_bytes()
+            kind = kind_of(Path(data))
+            content = Path(data).read_bytes()
         elif has_pyarrow():
-            kind, content = PARQUET, arrow_tools().parquet_of(table_of(data))
+            kind = PARQUET
+            content = arrow_tools().parquet_of(table_of(data))
         else:
             raise ImportError(
                 "frames and lists of objects are uploaded as Parquet, which needs pyarrow"
@@ -278,10 +279,8 @@ class Service(Linked[Mode]):
         """The benefit of each learner with each rule on the same folds: `table` and `best`.
 
         Notebooks show a chart, too. `data` is as for `train`; `options` are `actions`,
-        `unit_costs`,
-        `folds`, `seed`, and `delimiter`, `decimal`, `encoding` of a CSV file. Amounts are in the
-        unit
-        of `benefits`, per row. Raises JobFailed where the comparison fails.
+        `unit_costs`, `folds`, `seed`, and `delimiter`, `decimal`, `encoding` of a CSV file. Amounts
+        are in the unit of `benefits`, per row. Raises JobFailed where the comparison fails.
         """
         fields, dataset, uploaded = await self._stored(data, label, None, options)
         kinds = [named(learner, "kind") for learner in learners]

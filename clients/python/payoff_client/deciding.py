@@ -80,8 +80,7 @@ class Decisions:
         """The columns of a frame: `decision`, `p:<class>` and `benefit:<action>`, for example.
 
         A model of numbers has `decision`, `expected_cost`, `low`, `high` and `value`. Further
-        columns
-        are `id`, `propensity` and those of explanations.
+        columns are `id`, `propensity` and those of explanations.
         """
         columns = {} if self.ids is None else {"id": _array_of(self.ids)}
         if self.values is not None:
@@ -197,8 +196,7 @@ class Features:
     """The features of a version: names in its order, and the `kinds` of values (see `as_feature`).
 
     `classes` are None for a model of numbers; `values` are the kinds of columns of the case that
-    are
-    no features.
+    are no features.
     """
 
     model: str

@@ -23,8 +23,7 @@ class Flaw:
 
     `loc` is the JSON pointer of the service into the request. `row` is the label of the row in the
     frame (its position where the frame has no index), `column` the name of the column; both are
-    None
-    where the place is not in the frame.
+    None where the place is not in the frame.
     """
 
     loc: str

@@ -87,8 +87,7 @@ class Matrices(Linked[Mode]):
         """Save benefits or a cost matrix for the classes of the latest version.
 
         Other content under the same name is a new `version`. Raises Invalid where the matrix does
-        not
-        fit the classes or is too large, Conflict where there is no room.
+        not fit the classes or is too large, Conflict where there is no room.
         """
         document = stated(benefits=benefits, cost_matrix=cost_matrix, actions=actions)
         return await self._link.document(put(self._of(name), document), Matrix)
@@ -332,10 +331,9 @@ class Model(Linked[Mode]):
 
         `known` is an object of values by feature. `ask(feature)` returns a value, or None where it
         is unavailable; it is called until the case is decided. Without `ask` the answer is the
-        state
-        of the case. `known` in the answer has all values. `record` is as in `decide`; `options` are
-        `budget`, `benefits`, `actions`, `feature_costs`. For a list of objects or a frame, whose
-        empty values are not known yet, `results` has the state of each case.
+        state of the case. `known` in the answer has all values. `record` is as in `decide`;
+        `options` are `budget`, `benefits`, `actions`, `feature_costs`. For a list of objects or a
+        frame, whose empty values are not known yet, `results` has the state of each case.
         """
         fields = {"model": self.reference, **stated(unavailable=[*unavailable] or None, **options)}
         table = table_of(known)
@@ -394,8 +392,7 @@ class Model(Linked[Mode]):
 
     @shared
     async def replay(self, **options: Unpack[ReplayOptions]) -> Report:
-        """The benefit of other versions, rules or a matrix on recorded decisions, beside the real
-        one.
+        """The benefit of other versions, rules or a matrix on recorded decisions.
 
         `options` are `models`, `rules`, `benefits` or `cost_matrix`, `actions`, `since` and
         `until`. Raises JobFailed where the replay fails.

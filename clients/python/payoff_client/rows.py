@@ -56,9 +56,8 @@ def as_feature(name: str, values: Sequence[Any], kind: str) -> list[Any]:
 
     A numeric feature takes numbers, booleans as 0 and 1; a categorical feature text, also of whole
     numbers and dates, but not of times, which have no standard text; a feature with a notation
-    takes
-    numbers, text and moments. It is the same whether they go as JSON or as Arrow. Invalid at other
-    values.
+    takes numbers, text and moments. It is the same whether they go as JSON or as Arrow. Invalid at
+    other values.
     """
     fitted = [_fit(value, kind) for value in values]
     flaws = []
