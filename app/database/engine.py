@@ -48,7 +48,7 @@ class DatabaseAway(Unavailable):
 
     def __init__(self, reason: str) -> None:
         super().__init__("the database does not answer at the moment; try again")
-        self.reason = reason  # for those who run the service: it may contain addresses and names
+        self.reason = reason  # for operators alone: it may contain addresses and names
 
 
 class Database:
@@ -107,8 +107,8 @@ class Database:
         return cast(extract("epoch", func.clock_timestamp()), Double)
 
     def obstacle(self) -> str:
-        """Why it cannot do its work, as a clause without names; empty where it answers and can be
-        written.
+        """Why the database cannot be used, as a clause without names; empty where it answers and
+        can be written.
 
         Takes a second at most. A SQLite file that was removed under its open connections does not
         answer.
@@ -263,7 +263,7 @@ def _postgres() -> ModuleType:
 
 
 def _configure_sqlite(connection: Any, _record: Any) -> None:
-    connection.isolation_level = None  # the begin event below is the only one that begins
+    connection.isolation_level = None  # `_begin_sqlite` alone begins transactions
     for pragma in (
         f"busy_timeout={_BUSY_MS}",
         "synchronous=FULL",

@@ -45,7 +45,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class JobLimits:
-    """What one job may use: wall time, resident memory of all its processes, threads of the
+    """Maxima of one job: wall time, resident memory of all its processes, threads of the
     numerical libraries.
     """
 

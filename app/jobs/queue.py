@@ -57,7 +57,7 @@ PENDING = JOBS.c.status.in_([status for status in Status if status not in ENDED]
 
 _BEGUN = (Status.RUNNING, Status.SUCCEEDED, Status.FAILED)  # a cancelled job may never have begun
 _RETRY_SECONDS = 5  # jobs end in their own time; more frequent requests do not help
-_EXPIRED = 500  # rows that one look takes, so that no transaction is long
+_EXPIRED = 500  # rows that one call removes at most, so that no transaction is long
 _ID = re.compile(r"job_[0-9a-f]{20}")
 
 
@@ -327,7 +327,7 @@ class Queue:
             ending = Ending(Event.DIE, Failure("its worker stopped responding"))
             return [self._end(connection, job_of(row), ending) for row in rows.mappings().all()]
 
-    # For those who run the service
+    # For operators
 
     def status(self) -> QueueStatus:
         """Two small queries, times by the database's clock."""

@@ -46,7 +46,7 @@ class Loaded:
     _made: dict[Callable[[Self], Any], Any] = field(default_factory=dict, init=False, repr=False)
 
     def once(self, make: Callable[[Self], _Made]) -> _Made:
-        """What `make` returns for this model: computed once, and kept as long as the model."""
+        """The result of `make` for this model: computed once, and kept as long as the model."""
         if make not in self._made:
             self._made[make] = make(self)
         return self._made[make]

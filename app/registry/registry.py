@@ -64,7 +64,7 @@ class Registry:
 
     @property
     def age_seconds(self) -> float:
-        """How long ago that view was last confirmed."""
+        """The time since the view was last confirmed."""
         return monotonic() - self._confirmed_at
 
     def resolve(self, reference: str) -> Key:

@@ -96,8 +96,8 @@ class Storage:
             _log.warning("%s: continuing without it", error.detail)
 
     def obstacle(self) -> str:
-        """What keeps a folder of this machine from being written; empty of a store on the network.
-        Writes nothing.
+        """Why a folder of this machine cannot be written; empty if it can, and for a store on the
+        network. Writes nothing.
         """
         return "" if self._root is None else obstacle(self._root)
 

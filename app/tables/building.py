@@ -190,8 +190,8 @@ def _respelt(label: Column, source: Source) -> Column:
 
 
 def _advice(column: Column, label: Column | None, request: UploadRequest) -> str | None:
-    """What a feature looks like; else its first two categories that only differ in case, blanks or
-    invisible signs.
+    """Advice by what a feature looks like; otherwise about its first two categories that only
+    differ in case, blanks or invisible signs.
     """
     name = column.place.name
     words = sorted(column.words or ())
@@ -223,7 +223,7 @@ def _digest(
 
 
 def _report(column: Column, source: Source, advice: str | None) -> ColumnReport:
-    """How a column was read, and what of it was left out or changed."""
+    """The report of a column, with its advice, the counts of left out values and the notes."""
     name = column.place.name
     counts = source.left_out.get(name, {})
     left_out = "; ".join(f"{reason}: {count:,}" for reason, count in counts.items())

@@ -1,4 +1,4 @@
-"""Which type each column of a source has, and how its text is read: by order, or as all of its
+"""The type of each column of a source, and the notation of its text: by order, or as all of its
 words allow.
 
 A column of text holds numbers where every word is one, or where all are written in one notation
@@ -87,7 +87,7 @@ class _Text:
                 self.ambiguous_word = self.ambiguous_word or word
 
     def ambiguity(self, name: str) -> str | None:
-        """What the column may mean, and the orders that decide; None where that is clear."""
+        """The meanings that the column may have, and the orders that decide; None if it has one."""
         word = self.ambiguous_word
         if word is None or len(self.notations) < 2:
             return None

@@ -122,7 +122,7 @@ class Column:
         return hashlib.sha256(np.array([*marks, 0], dtype="<u8")[self.values].tobytes()).hexdigest()
 
     def report(self, advice: str | None, notation: str | None) -> ColumnReport:
-        """How it was read, and what to change."""
+        """The report of the column, with the advice about it."""
         count = len(self.distinct)
         examples = self.distinct[[0, count // 2, -1]] if count > _MOST_EXAMPLES else self.distinct
         texts = [
@@ -136,7 +136,7 @@ class Column:
         )
 
     def flaws(self, max_words: int, decimal: str) -> Iterator[Flaw]:
-        """What forbids the column as a feature."""
+        """The flaws that forbid the column as a feature."""
         if self.missing.all():
             yield Flaw(
                 self.place.loc, f"{self.place.name!r} is missing in every row; leave the column out"
@@ -175,7 +175,9 @@ class Column:
             yield self.place.flaw_of(rows, msg.format(repr(shown)))
 
     def looks(self, label: Self | None, decimal: str) -> str | None:
-        """What a feature looks like where that is not how it was read, beside the one `label`."""
+        """Advice about a feature that looks like something else than it was read as, beside the one
+        `label`.
+        """
         name = self.place.name
         if label is not None and self._is_copy(label):
             both = f"{name!r} and the label {label.place.name!r} follow from one another"
@@ -270,7 +272,7 @@ def stored_columns(
     at_once = max(CELLS // max(file.metadata.num_rows, 1), 1)
     for begin in range(positions.start, positions.stop, at_once):
         indices = list(range(begin, min(begin + at_once, positions.stop)))
-        # names may be there twice
+        # Columns are read by position, as two may have the same name.
         for column in file.reader.read_all(column_indices=indices, use_threads=False).columns:
             if not pa.types.is_dictionary(column.type):
                 yield column.to_numpy(), None

@@ -30,7 +30,7 @@ _RAGGED = "there are rows with another number of values than the header"
 NO_HEADER = "names of columns look like values: where line 1 is no header, send header=none"
 _SEPARATOR = re.compile(r'"?sep=([,;\t|])"?\1*\s*', re.IGNORECASE)  # Excel's first line
 _LINE = re.compile(rb"[^\r\n]+")
-_EMPTY = b"\0 \t"  # what a line without a name has; in UTF-16 every other byte is a NUL
+_EMPTY = b"\0 \t"  # the bytes of a line without a name; in UTF-16 every other byte is a NUL
 _YEAR = re.compile(r"(19|20)\d\d", re.ASCII)  # which a header may have
 _BYTES_RECOGNISED = 1024  # bytes: every other format has a NUL among them
 

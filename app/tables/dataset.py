@@ -18,7 +18,7 @@ _MAX_WARNINGS = 50
 
 @dataclass(frozen=True)
 class DataLimits:
-    """What a data set may measure; `max_upload_bytes` holds for a gzipped file's content, too.
+    """The maximum sizes of a data set; `max_upload_bytes` holds for a gzipped file's content, too.
 
     `max_words` and `max_characters` bound the categories of all columns together: the card of every
     model has them. The process that reads an upload may use `reader_bytes` more than when idle, and

@@ -10,7 +10,7 @@ from app.tables.dataset import DataLimits
 from app.tables.source import Held, Location, Source, check_columns, check_names, check_rows
 from payoff.errors import MAX_NAME, Flaw, Invalid, pointer, reject
 
-LABEL = "label"  # what the one label of inline data is called
+LABEL = "label"  # the name of the one label of inline data
 
 _KINDS: dict[type, Held] = {int: "numeric", float: "numeric", str: "words", bool: "truth"}
 _HELD = {"numeric": "numbers", "words": "strings", "truth": "booleans"}

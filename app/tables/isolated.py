@@ -29,7 +29,7 @@ from payoff.errors import Flaw, Invalid, TooLarge
 # this comes before
 os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
 
-MODULES = ("app.tables.isolated", "app.tables.reading")  # what the fork server should have imported
+MODULES = ("app.tables.isolated", "app.tables.reading")  # for the fork server to import
 
 _TICK_SECONDS = 0.1  # within which a cancelled request, or a time that is up, is noticed
 _LONGEST_MESSAGE = 1 << 28
@@ -88,7 +88,7 @@ def _message(
     seconds: float,
     is_cancelled: Callable[[], bool],
 ) -> dict[str, Any] | None:
-    """What the process sends; None where it ends without."""
+    """The message of the process; None where it ends without a message."""
     deadline = monotonic() + seconds
     while not connection.wait([receiver, process.sentinel], _TICK_SECONDS):
         if is_cancelled():
@@ -113,7 +113,7 @@ def _main(
     parent_alive: Connection,
     sender: Connection,
 ) -> None:
-    """What the process does."""
+    """Read the upload, in the process, and send the message."""
     end_with(parent_alive)
     from app.tables import reading  # noqa: PLC0415 - the service itself needs no Arrow for this
 

@@ -64,7 +64,7 @@ class Location:
 
 
 def check_names(names: list[str], loc: str) -> Iterator[Flaw]:
-    """What is wrong with the names of columns: empty, too long, of characters that no text may
+    """The flaws of the names of columns: empty, too long, of characters that no text may
     hold, or used twice.
 
     They are at `loc`, in which `{}` is the position.

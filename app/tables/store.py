@@ -265,9 +265,7 @@ class DatasetStore:
         ]
 
     def _period(self) -> str:
-        """Which half of the time that inline data sets are kept it is now; empty where they are
-        kept for ever.
-        """
+        """The name of the present half of `keep_inline`; empty where inline data sets never expire."""
         if self._keep_inline == math.inf:
             return ""
         return f"{self._keep_inline:.0f} {self._clock() // (self._keep_inline / 2):.0f}"

@@ -1,1 +1,1 @@
-"""What makes models: jobs, and the models and jobs that there are."""
+"""Jobs that make models, and the lists of models and jobs."""

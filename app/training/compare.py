@@ -76,8 +76,8 @@ class CompareRequest(MatrixFields):
 
 
 class CompareSpec(StakesSpec):
-    """What to compare: the benefits decide on every learner, or on numbers the costs (over, under)
-    of a unit.
+    """A comparison: by the benefits, or for learners of numbers by the costs (over, under) of a
+    unit.
     """
 
     dataset: str

@@ -86,7 +86,7 @@ def _held_of_labels(y: np.ndarray, part: float, rng: np.random.Generator) -> np.
 
 
 def number_of_folds(spec: TrainSpec, table: Table, split: Split) -> int:
-    """How many folds evaluate the model; 0 where its hold-out does.
+    """The number of folds that evaluate the model; 0 where its hold-out does.
 
     Cross-validation is for one label of classes and fewer than `FEWEST_TO_HOLD_OUT` rows, where the
     model is fitted again on all rows: the folds then have about the size of the hold-out.
@@ -202,7 +202,7 @@ def _findings(estimator: Any, features: Sequence[str]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class FitReport:
-    """How good a fitted model is, how that was measured, and the seconds of all fits."""
+    """The metrics of a fitted model, how they were measured, and the seconds of all fits."""
 
     metrics: dict[str, Any]
     evaluation: EvaluationCard | None

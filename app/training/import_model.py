@@ -94,7 +94,7 @@ class ImportRequest(MatrixFields):
 
 
 class ImportSpec(TrainSpec):
-    """What to import: `file` is the SHA-256 of the model's file, which is kept for the job.
+    """An import: `file` is the SHA-256 of the model's file, which is kept for the job.
 
     `classes` name the columns of the model's probabilities, where the model does not.
     """
@@ -191,8 +191,8 @@ def clean_up_files(stores: Stores) -> None:
 def _loaded(stores: Stores, spec: ImportSpec, content: bytes, table: Table) -> Imported:
     """The model as an estimator; Invalid with the reason where it does not fit the data set."""
     classes = table.classes or ()
-    # A converted model that never saw a missing value answers some number all the same; the others
-    # raise an error.
+    # A converted model that never saw a missing value answers with a meaningless number; a joblib
+    # model raises an error.
     takes_missing = np.isnan(table.X).any(axis=0)
     if spec.format == "onnx":
         scorer: Any = load_onnx(content, table.schema, classes, spec.classes)
