@@ -97,12 +97,12 @@ class Shared:
         shared = self
 
         class Choice(Automatic):
-            def _fitted(
+            def _fit_candidate(
                 self, learner: Learner, X: np.ndarray, codes: np.ndarray, weights: np.ndarray
             ) -> Learner:
                 key = learner.name, X.tobytes()
                 if key not in shared.fits:
-                    shared.fits[key] = super()._fitted(learner, X, codes, weights)
+                    shared.fits[key] = super()._fit_candidate(learner, X, codes, weights)
                 return shared.fits[key]
 
         return Choice(
@@ -140,7 +140,7 @@ def earned(case: Case, seed: int) -> tuple[np.ndarray, list[str]]:
         model.benefits = benefits
         model.fit(inside.X, inside.y)
         for number, (name, (learner, _)) in enumerate(PRICED_CANDIDATES.items()):
-            fit = model._fitted(learner, inside.X, inside.y, np.ones(len(inside.y)))  # noqa: SLF001 - a fit is shared
+            fit = model._fit_candidate(learner, inside.X, inside.y, np.ones(len(inside.y)))  # noqa: SLF001 - a fit is shared
             P, paid = while_worth(fit, outside.X, case.prices, benefits)
             gains = row_benefits(outside.y, decide(P, benefits).choice, benefits) - paid
             values[number, level] = 100 * unit * gains.mean()

@@ -21,7 +21,7 @@ from payoff.learners.kernel_logistic import KernelLogistic
 from payoff.learners.logistic import Logistic
 from payoff.learners.parameters import Task
 from payoff.learners.random_forest import FreeForest, RandomForest
-from payoff.learners.stepwise import Stepwise, drawn, prices_of, while_worth
+from payoff.learners.stepwise import Stepwise, prices_of, stratified_sample, while_worth
 from payoff.learners.unseen import log_losses, mean_and_error, near_best, unseen
 from payoff.progress import part
 from payoff.stored import Stored
@@ -168,14 +168,14 @@ class Automatic(Learner):
         candidates = self._candidates(len(X))
         self.chosen_ = self._compare(candidates, rows, benefits)
         with part(0.8, 1.0, f"fitting {self.chosen_}"):
-            return self._fitted(candidates[self.chosen_][0], X, codes, weights)
+            return self._fit_candidate(candidates[self.chosen_][0], X, codes, weights)
 
     def _compared_rows(self, X: np.ndarray, codes: np.ndarray) -> np.ndarray | slice:
         """The numbers of the rows to compare on: all, or with prices a sample of a large table."""
         if self.prices_ is None:
             return slice(None)
         random = loading.scikit.check_random_state(0)
-        return drawn(np.arange(len(X)), codes, PRICED_NUMBERS // X.shape[1], random)
+        return stratified_sample(np.arange(len(X)), codes, PRICED_NUMBERS // X.shape[1], random)
 
     def _candidates(self, n: int) -> dict[str, tuple[Learner, float]]:
         """The candidates for n rows, by name."""
@@ -241,7 +241,7 @@ class Automatic(Learner):
             return values, losses
         return values, paid if benefits is None else np.zeros(len(paid))
 
-    def _fitted(
+    def _fit_candidate(
         self, learner: Learner, X: np.ndarray, codes: np.ndarray, weights: np.ndarray
     ) -> Learner:
         shared: dict[str, Any] = {
@@ -269,7 +269,7 @@ class Automatic(Learner):
 
         def fit_and_predict(number: int, _: np.ndarray, outside: np.ndarray) -> np.ndarray:
             with part(number / _FOLDS, (number + 1) / _FOLDS):
-                model = self._fitted(learner, *rows.without(number))
+                model = self._fit_candidate(learner, *rows.without(number))
             X = np.ascontiguousarray(rows.X[outside])
             paid = np.zeros(len(X))
             if self.regresses:

@@ -309,7 +309,7 @@ class Learner(Dataclass):
     def _method(self, counts: np.ndarray) -> str:
         """The calibration for these numbers of rows per class (K,).
 
-        Of `auto` the default one, until `_calibrated` chooses. The only row of a class cannot be
+        Of `auto` the default one, until `_calibrate` chooses. The only row of a class cannot be
         held out.
         """
         held_out = np.where(counts > 1, counts, 0)
@@ -335,11 +335,11 @@ class Learner(Dataclass):
         fold = stratified_folds(codes, folds, self._seed()).astype(np.int8)
         P = self._fit_folds(FoldedRows(X, codes, weights, fold), folds)
         held_out = fold != UNJUDGED
-        self.calibration_, self.calibrator_ = self._calibrated(
+        self.calibration_, self.calibrator_ = self._calibrate(
             self.calibration_, P[held_out], codes[held_out], weights[held_out]
         )
 
-    def _calibrated(
+    def _calibrate(
         self, method: str, P: np.ndarray, codes: np.ndarray, weights: np.ndarray
     ) -> tuple[str, Calibrator | None]:
         """The method, of `auto` the best, and the calibrator fitted on probabilities P (n, K).

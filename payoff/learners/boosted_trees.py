@@ -66,7 +66,7 @@ class Boosted(Stored):
         return loading.compiled.boosted.contributions(self.model, self.rows(X), chosen)
 
 
-def grown(
+def grow(
     parameters: Mapping[str, Any],
     columns: Sequence[int],
     X: np.ndarray,

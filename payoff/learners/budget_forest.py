@@ -114,10 +114,10 @@ class BudgetForest(Stepwise):
         weights = np.ones(len(codes))
         if method != "none":
             method = best_calibration(P, codes, weights, self._resolution)
-        self.calibration_, self.calibrator_ = self._calibrated(method, P, codes, weights)
+        self.calibration_, self.calibrator_ = self._calibrate(method, P, codes, weights)
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Any:
         check_sizes(X, range(X.shape[1]))
-        forest, point, self.tradeoff_ = loading.compiled.budget.grown(self, X, codes, weights)
+        forest, point, self.tradeoff_ = loading.compiled.budget.grow(self, X, codes, weights)
         (self.alpha_, self.cost_exponent_), self.n_estimators_, self.cost_, self.error_ = point
         return forest

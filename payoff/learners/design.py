@@ -18,7 +18,7 @@ from scipy.special import boxcox1p, inv_boxcox1p
 
 from payoff.learners import loading
 from payoff.learners.base import check_sizes
-from payoff.learners.linear import LARGEST, Hinges, Linear
+from payoff.learners.linear import LARGEST_NUMBER, Hinges, Linear
 from payoff.stored import Stored
 
 if TYPE_CHECKING:  # SciPy's sparse matrices, which predictions do not need
@@ -68,7 +68,7 @@ class Design(Stored):
         Raises Invalid for numbers above 1e100: their squares leave the floats. O(n m log n).
         """
         numeric = np.array(sorted(set(range(X.shape[1])) - set(categorical)), dtype=np.intp)
-        check_sizes(X, numeric, LARGEST)
+        check_sizes(X, numeric, LARGEST_NUMBER)
         hinges = None
         if shape == "none" or not len(numeric):
             # Column by column, as a copy of the whole table may be large.

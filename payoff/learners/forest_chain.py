@@ -61,7 +61,7 @@ class ForestChain(Learner):
     def refit(self, X: np.ndarray, y: np.ndarray) -> Self:
         """Grow the forests again on rows (n, m), y (n,); order, calibration and experience stay."""
         codes = np.searchsorted(self.classes_, y)
-        self.model_ = loading.compiled.chain.again(self, np.asarray(X), codes, self.model_)
+        self.model_ = loading.compiled.chain.refit(self, np.asarray(X), codes, self.model_)
         return self
 
     def findings(self, names: Sequence[str]) -> dict[str, Any]:
@@ -83,5 +83,5 @@ class ForestChain(Learner):
                 self, X, codes, weights, self.seed_
             )
         with part(0.35, 1.0):
-            model, self.experience_ = loading.compiled.chain.learned(self, X, codes, weights)
+            model, self.experience_ = loading.compiled.chain.fit(self, X, codes, weights)
         return model

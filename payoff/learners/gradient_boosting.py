@@ -13,7 +13,7 @@ from payoff.errors import Invalid
 from payoff.learners import loading
 from payoff.learners.base import ALL, SINGLE, FoldedRows, Learner, stage_name
 from payoff.learners.parameters import Calibration, Task
-from payoff.learners.residuals import Residuals, thinned
+from payoff.learners.residuals import Residuals, even_quantiles
 from payoff.learners.unseen import log_losses
 from payoff.progress import part, report
 
@@ -87,7 +87,7 @@ class GradientBoosting(Learner):
             super()._fit_calibrated(X, codes, weights)
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Any:
-        model = next(self.grown(X, codes, weights, [self.n_iter_]))
+        model = next(self.grow(X, codes, weights, [self.n_iter_]))
         # A refit of numbers keeps the distribution of the residuals.
         return replace(self.model_, mean=model) if self.regresses else model
 
@@ -121,7 +121,7 @@ class GradientBoosting(Learner):
             spread = None
             spreads = np.ones(len(X))
         floor = 0.0 if y.min() >= 0 else -np.inf
-        scaled = thinned(residuals / spreads, weights)
+        scaled = even_quantiles(residuals / spreads, weights)
         self.model_ = Residuals(mean, spread, _LEAST_SPREAD, scaled, floor)
 
     def _fit_folds(self, rows: FoldedRows, folds: int) -> np.ndarray:
@@ -165,7 +165,7 @@ class GradientBoosting(Learner):
             report((number + 1) / (folds + 1), stage_name(number, folds))
         best = int(np.argmin([loss(predictions, rows) for predictions in unseen]))
         with part(folds / (folds + 1), 1.0, stage_name(folds, folds)):
-            model = next(self.grown(*rows.without(ALL), [stages[best]], **parameters))
+            model = next(self.grow(*rows.without(ALL), [stages[best]], **parameters))
         return model, unseen[best], stages[best]
 
     def fold_stages(
@@ -187,12 +187,12 @@ class GradientBoosting(Learner):
         rows = FoldedRows(X, codes, weights, fold)
         inside = np.ascontiguousarray(rows.only(number))
         with part(number / (folds + 1), (number + 1) / (folds + 1), stage_name(number, folds)):
-            models = self.grown(*rows.without(number), stages, **parameters)
+            models = self.grow(*rows.without(number), stages, **parameters)
             if self.regresses:
                 return np.stack([model.values(inside) for model in models])
             return np.stack([model.posterior(inside).astype(np.float32) for model in models])
 
-    def grown(
+    def grow(
         self,
         X: np.ndarray,
         codes: np.ndarray,
@@ -207,7 +207,7 @@ class GradientBoosting(Learner):
         names = ("learning_rate", "min_samples_leaf", "l2_regularization", "random_state")
         defaults = {name: getattr(self, name) for name in names}
         defaults["max_leaf_nodes"] = self.max_leaf_nodes_
-        return loading.scikit.boosted_trees.grown(
+        return loading.scikit.boosted_trees.grow(
             defaults | parameters, self.categorical(), X, codes, weights, rounds
         )
 

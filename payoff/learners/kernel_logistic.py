@@ -12,8 +12,8 @@ from payoff.errors import Invalid, unknown
 from payoff.learners import loading
 from payoff.learners.base import Learner
 from payoff.learners.design import Design
-from payoff.learners.linear import LARGEST, LinearScorer, softmax
-from payoff.learners.logistic import chosen_transform
+from payoff.learners.linear import LARGEST_NUMBER, LinearScorer, softmax
+from payoff.learners.logistic import choose_transform
 from payoff.learners.parameters import Majority, Strength
 from payoff.progress import part
 from payoff.stored import Stored
@@ -91,7 +91,7 @@ class KernelScorer(Stored):
             starts = range(0, len(X), BLOCK)
             return np.concatenate([self.posterior(X[start : start + BLOCK]) for start in starts])
         with np.errstate(over="ignore"):
-            Z = np.clip(self.design.dense(X), -LARGEST, LARGEST)
+            Z = np.clip(self.design.dense(X), -LARGEST_NUMBER, LARGEST_NUMBER)
         similarities = self.kernel(Z, self.landmarks, self._squares)
         return softmax(similarities.dot(self.alpha) + self.intercept)
 
@@ -136,7 +136,7 @@ class KernelLogistic(Learner):
     tol: float = 1e-6
 
     def _prepare(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
-        self.numeric_transform_ = chosen_transform(self, X, codes, weights, 1.0)
+        self.numeric_transform_ = choose_transform(self, X, codes, weights, 1.0)
 
     def _fit_raw(
         self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray
@@ -152,14 +152,14 @@ class KernelLogistic(Learner):
         if self.kernel == "linear":
             self.n_components_ = 0
             Phi = np.hstack([design.dense(X), np.ones((len(Y), 1))])
-            W = self._solved(Phi, Y, weights, classes)
+            W = self._solve(Phi, Y, weights, classes)
             return LinearScorer(design.fold(W[:-1].T, W[-1]).recorded(X, weights), self.converged_)
         kernel = Kernel(self.kernel, self.gamma_, int(self.degree))
         landmarks = design.dense(self._landmarks(X))
         factor = solver.landmark_factor(kernel, landmarks)
         with part(0.0, 0.2, "kernel"):
             Phi = solver.landmark_features(kernel, landmarks, factor, design, X)
-        W = self._solved(Phi, Y, weights, classes)
+        W = self._solve(Phi, Y, weights, classes)
         alpha = solver.landmark_weights(factor, W[:-1])
         return KernelScorer(design, kernel, landmarks, alpha, W[-1])
 
@@ -173,7 +173,7 @@ class KernelLogistic(Learner):
             X = X[np.sort(random.choice(n, self.n_components_, replace=False))]
         return X
 
-    def _solved(
+    def _solve(
         self, Phi: np.ndarray, Y: np.ndarray, weights: np.ndarray, classes: np.ndarray
     ) -> np.ndarray:
         """Coefficients (r, K) of features (n, r); zero for the reference class.

@@ -12,7 +12,7 @@ from payoff.decisions.explanations import Contributions, of_terms
 from payoff.stored import Stored
 
 # The largest magnitude of a number: the squares of such numbers, and their sums, stay finite.
-LARGEST = 1e100
+LARGEST_NUMBER = 1e100
 # Up to so many rows one operation on a bigger array is cheaper than several on smaller ones.
 ROWS_AT_ONCE = 64
 _TILE = 64  # rows that NumPy gets as one long row: short rows take twice the time
@@ -151,7 +151,7 @@ class Linear(Stored):
         N = self._columns(X)
         T = np.zeros((*X.shape, len(self.intercept)))
         missing = np.isnan(N)
-        N = np.where(missing, self.means, np.clip(N, -LARGEST, LARGEST))
+        N = np.where(missing, self.means, np.clip(N, -LARGEST_NUMBER, LARGEST_NUMBER))
         owners = np.arange(X.shape[1]) if self.numeric is None else self.numeric
         for w, j in enumerate(owners if self.hinges is None else self.hinges.columns):
             T[:, j] += N[:, w, None] * self.coef[w] + missing[:, w, None] * self.marks[w]
@@ -189,7 +189,7 @@ class Linear(Stored):
     def _careful(self, N: np.ndarray) -> np.ndarray:
         """`plain_scores` from numeric columns N with missing or huge numbers."""
         missing = np.isnan(N)
-        filled = np.where(missing, self.means, np.clip(N, -LARGEST, LARGEST))
+        filled = np.where(missing, self.means, np.clip(N, -LARGEST_NUMBER, LARGEST_NUMBER))
         scores: np.ndarray = filled.dot(self.coef)
         scores += self.intercept
         scores += missing.astype(np.float64).dot(self.marks)

@@ -24,7 +24,7 @@ class Logistic(Learner):
 
     Its preparation of rows is inside (see `design.Design`). `C`: inverse strength of the L2
     penalty. `numeric_transform`: what becomes of numeric features, see `design` and
-    `chosen_transform`. Fitted, besides `Learner`'s: `numeric_transform_`, the one used, and
+    `choose_transform`. Fitted, besides `Learner`'s: `numeric_transform_`, the one used, and
     `converged_`, False if the last fit reached its maximum number of steps. A row costs one
     product.
     """
@@ -41,7 +41,7 @@ class Logistic(Learner):
         return self.model_.converged
 
     def _prepare(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
-        self.numeric_transform_ = chosen_transform(self, X, codes, weights, self.C)
+        self.numeric_transform_ = choose_transform(self, X, codes, weights, self.C)
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> LinearScorer:
         design = Design.fit(X, weights, self.categorical(), self.numeric_transform_)
@@ -50,7 +50,7 @@ class Logistic(Learner):
         return LinearScorer(linear, converged)
 
 
-def chosen_transform(
+def choose_transform(
     learner: Any,
     X: np.ndarray,
     codes: np.ndarray,

@@ -20,7 +20,7 @@ from payoff.learners import loading
 from payoff.learners.base import ALL, FoldedRows, Learner
 from payoff.learners.design import Design
 from payoff.learners.linear import Linear
-from payoff.learners.logistic import Logistic, chosen_transform
+from payoff.learners.logistic import Logistic, choose_transform
 from payoff.learners.parameters import Amount, Calibration, Strength
 from payoff.progress import part
 from payoff.stored import Stored
@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # see `base`
 
 _FOLDS = 5
 _TRANSFORMS = ("clip", "none")
-ROWS = 8_000_000  # rows in the leaves of all trees together, 4 bytes each
+MAX_ROWS_IN_LEAVES = 8_000_000  # rows in the leaves of all trees together, 4 bytes each
 MAX_VECTORS = 256  # label vectors of a row
 _FARTHEST = float(logit(1 - 1e-15))  # log-odds whose probability still differs from 1
 
@@ -202,7 +202,7 @@ class MultilabelLogistic(Multilabel):
         return self.scorer_.scores(X)
 
     def _fit_labels(self, X: np.ndarray, Y: np.ndarray, weights: np.ndarray) -> None:
-        self.numeric_transform_ = chosen_transform(self, X, Y, weights, self.C, _TRANSFORMS)
+        self.numeric_transform_ = choose_transform(self, X, Y, weights, self.C, _TRANSFORMS)
         linears: list[Linear] = []
         curves: list[Calibrator | None] = []
         fixed: list[float | None] = []
@@ -272,7 +272,7 @@ class Neighbours(Stored):
     """The label vectors of the training rows in each leaf, in the first `trees` of a forest.
 
     `vectors` (D, L) are the distinct ones; `codes` (N,) is the vector of each training row. As many
-    trees as keep `ROWS` in their leaves, at least one.
+    trees as keep `MAX_ROWS_IN_LEAVES` in their leaves, at least one.
     """
 
     trees: int
@@ -283,7 +283,7 @@ class Neighbours(Stored):
     @classmethod
     def of(cls, forest: FlatForest, X: np.ndarray, Y: np.ndarray, weights: np.ndarray) -> Self:
         """Of training rows X (n, m), labels (n, L) and positive weights (n,). O(rows trees log)."""
-        trees = min(forest.n_trees, max(1, ROWS // len(X)))
+        trees = min(forest.n_trees, max(1, MAX_ROWS_IN_LEAVES // len(X)))
         first = forest.first(trees)
         members = loading.compiled.members.Members.of(
             first.leaves(X), len(first.nodes.right), weights
@@ -330,7 +330,7 @@ class MultilabelForest(Multilabel):
     as in `RandomForest`. Each label is calibrated on probabilities from forests that did not see
     the row, by the method that `calibration` gives for its numbers of rows. A label that is the
     same in all rows is given (its ones + 1)/(n + 2). Fitted: as `Multilabel`, and `model_`, a
-    `FlatForest` whose distribution is that of `grown_forests`. Training grows six forests, one
+    `FlatForest` whose distribution is that of `grow_forests`. Training grows six forests, one
     without calibration; answering costs O(trees x (depth + L)) a row.
     """
 
@@ -359,7 +359,7 @@ class MultilabelForest(Multilabel):
         Time: one forest.
         """
         rows = FoldedRows.in_no_fold(np.ascontiguousarray(X), as_indicator(y), np.ones(len(X)))
-        ((_, self.model_, _),) = loading.compiled.forests.grown_forests(
+        ((_, self.model_, _),) = loading.compiled.forests.grow_forests(
             self, rows, [ALL], self.min_samples_leaf
         )
         self.neighbours_ = Neighbours.of(self.model_, *rows[:3])
@@ -383,7 +383,7 @@ class MultilabelForest(Multilabel):
         folds = [*np.unique(fold[held_out]).tolist(), ALL] if calibrates else [ALL]
         P = np.zeros(Y.shape)
         rows = FoldedRows(X, Y, weights, fold)
-        for number, forest, _ in loading.compiled.forests.grown_forests(
+        for number, forest, _ in loading.compiled.forests.grow_forests(
             self, rows, folds, self.min_samples_leaf
         ):
             if number == ALL:
@@ -404,10 +404,10 @@ class MultilabelForest(Multilabel):
             return "none", Sigmoid(np.zeros(1), np.array([logit(constant_share(y))]), 0.0)
         p = p[held_out]
         P = np.column_stack((1.0 - p, p))
-        return self._calibrated(self._method(counts), P, y[held_out], weights[held_out])
+        return self._calibrate(self._method(counts), P, y[held_out], weights[held_out])
 
 
 def _marginals(forest: Any, X: np.ndarray) -> np.ndarray:
-    """The probability of each label (n, L) by a forest that `grown_forests` made for labels."""
+    """The probability of each label (n, L) by a forest that `grow_forests` made for labels."""
     P = forest.posterior(X)
     return np.asarray(np.minimum(P[:, :-1] * (P.shape[1] - 1), 1.0))

@@ -82,7 +82,7 @@ class RandomForest(Stepwise):
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Any:
         rows = FoldedRows.in_no_fold(X, codes, weights)
-        ((_, forest, bags),) = loading.compiled.forests.grown_forests(
+        ((_, forest, bags),) = loading.compiled.forests.grow_forests(
             self, rows, [ALL], self.min_samples_leaf_
         )
         if not self.regresses:
@@ -93,7 +93,7 @@ class RandomForest(Stepwise):
 
     def _fit_folds(self, rows: FoldedRows, folds: int) -> np.ndarray:
         P = np.empty((len(rows.X), len(self.classes_)))
-        forests = loading.compiled.forests.grown_forests(
+        forests = loading.compiled.forests.grow_forests(
             self, rows, [*range(folds), ALL], self.min_samples_leaf_
         )
         for fold, forest, _ in forests:

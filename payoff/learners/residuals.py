@@ -52,7 +52,7 @@ class Residuals(Stored):
         return Distribution(np.maximum(values, self.floor), parts)
 
 
-def thinned(residuals: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def even_quantiles(residuals: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """At most `RESIDUALS` quantiles at even levels of residuals (n,) with weights (n,)."""
     order = np.argsort(residuals)
     reached = (np.cumsum(weights[order]) - weights[order] / 2) / weights.sum()

@@ -22,9 +22,9 @@ from payoff.progress import part
 _VALIDATION_SHARE = 0.2  # the share of rows that a fit holds out to choose by
 _FOLDS = 5
 # Rows of experience; more rows enlarge the model's file and hardly improve its answers.
-ENOUGH = 2000
+MAX_ROWS_OF_EXPERIENCE = 2000
 # Probabilities of experience, 20 MB: with many classes and features fewer rows are kept.
-LARGEST = 5_000_000
+MAX_NUMBERS_OF_EXPERIENCE = 5_000_000
 
 
 class Stepwise(Learner):
@@ -90,7 +90,7 @@ class Stepwise(Learner):
             stage = f"learning when to stop, {number + 1} of {needed}"
             with part(number / needed, (number + 1) / needed, stage):
                 model = self._again().fit(X[inside], codes[inside]).model_
-                rows = drawn(outside, codes, room - size, random)
+                rows = stratified_sample(outside, codes, room - size, random)
                 experience.append((model.travel(X[rows], prices), codes[rows]))
                 size += len(rows)
         return experience
@@ -120,7 +120,7 @@ def while_worth(
 
 def room_for(steps: int, n_classes: int) -> int:
     """The number of rows of experience that are kept, by the numbers of features and classes."""
-    return min(ENOUGH, LARGEST // ((steps + 1) * n_classes))
+    return min(MAX_ROWS_OF_EXPERIENCE, MAX_NUMBERS_OF_EXPERIENCE // ((steps + 1) * n_classes))
 
 
 def validation_folds(
@@ -154,7 +154,7 @@ def prices_of(feature_costs: Prices | Sequence[float] | None, m: int) -> Prices:
     return prices
 
 
-def drawn(
+def stratified_sample(
     rows: np.ndarray, codes: np.ndarray, count: int, random: np.random.RandomState
 ) -> np.ndarray:
     """A stratified random sample of `count` rows, with at least one of each class."""

@@ -29,7 +29,7 @@ MAX_TREES = 40
 _ENOUGH = 1000  # validation rows: with 40 the number of trees chosen on heart was noise
 
 
-def grown(
+def grow(
     learner: BudgetForest, X: np.ndarray, codes: np.ndarray, weights: np.ndarray
 ) -> tuple[FlatForest, Point, list[Point]]:
     """Choose rule and number of trees on rows (n, m), class codes and weights (n,), and grow these.

@@ -20,8 +20,8 @@ from payoff.acquisition.stopping import Blend
 from payoff.arrays import F32
 from payoff.decisions.folds import UNJUDGED, stratified_folds
 from payoff.learners.base import ALL
-from payoff.learners.compiled.chain_order import ROUGH, ranked
-from payoff.learners.stepwise import ENOUGH, drawn, room_for
+from payoff.learners.compiled.chain_order import ROUGH, rank_categories
+from payoff.learners.stepwise import MAX_ROWS_OF_EXPERIENCE, room_for, stratified_sample
 from payoff.progress import report
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class _Unseen(NamedTuple):
     reduced: np.ndarray
 
 
-def again(learner: ForestChain, X: np.ndarray, codes: np.ndarray, before: Chain) -> Chain:
+def refit(learner: ForestChain, X: np.ndarray, codes: np.ndarray, before: Chain) -> Chain:
     """The chain `before` with forests of other rows; the calibration stays."""
     rows = _rows(learner, X, codes, np.ones(len(X)), np.full(len(X), UNJUDGED), ALL)
     lacking = before.reduced.lacking if before.reduced else []
@@ -77,7 +77,7 @@ def again(learner: ForestChain, X: np.ndarray, codes: np.ndarray, before: Chain)
     return replace(grown, blends=before.blends, masked_curve=before.masked_curve, reduced=reduced)
 
 
-def learned(
+def fit(
     learner: ForestChain, X: np.ndarray, codes: np.ndarray, weights: np.ndarray
 ) -> tuple[Chain, ChainExperience | None]:
     """The chain on all rows, calibrated, and the experience that decides when to stop."""
@@ -87,7 +87,7 @@ def learned(
     room = room_for(S, K)
     folds = min(_FOLDS, smallest) if room >= K and smallest > 1 else 0
     fold = stratified_folds(codes, folds, learner.seed_) if folds else np.full(len(X), UNJUDGED)
-    needed = range(min(folds, math.ceil(ENOUGH * folds / len(X))))
+    needed = range(min(folds, math.ceil(MAX_ROWS_OF_EXPERIENCE * folds / len(X))))
     rows = {k: _rows(learner, X, codes, weights, fold, k) for k in (*needed, ALL)}
     parts: list[_Unseen] = []
     for k, chain in _chains(learner, rows, lacking(S, _gaps(rows[ALL].X))):
@@ -95,10 +95,10 @@ def learned(
             parts.append(_unseen(chain, rows[k], k, learner.seed_ + k))
         else:
             final = chain
-    return _calibrated(learner, final, parts, room) if parts else (final, None)
+    return _calibrate(learner, final, parts, room) if parts else (final, None)
 
 
-def _calibrated(
+def _calibrate(
     learner: ForestChain, chain: Chain, parts: Sequence[_Unseen], room: int
 ) -> tuple[Chain, ChainExperience]:
     """The chain with blends of its states and the curve of the masked forest, and experience.
@@ -113,7 +113,7 @@ def _calibrated(
         for s in range(1, S + 1)
     ]
     blends = [Blend.fit(blended, y, w) for blended in states]
-    sample = drawn(np.arange(len(y)), y, room, np.random.RandomState(learner.seed_))
+    sample = stratified_sample(np.arange(len(y)), y, room, np.random.RandomState(learner.seed_))
     answers = [
         blend.apply([p[sample] for p in blended])
         for blend, blended in zip(blends, states, strict=True)
@@ -142,7 +142,7 @@ def _rows(
 ) -> _Rows:
     inside = np.flatnonzero(fold != without)
     K = len(learner.classes_)
-    orders, columns = ranked(X, codes, weights, inside, K, learner.categorical())
+    orders, columns = rank_categories(X, codes, weights, inside, K, learner.categorical())
     return _Rows(np.ascontiguousarray(columns[:, learner.order_].T), codes, weights, fold, orders)
 
 

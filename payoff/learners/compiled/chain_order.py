@@ -57,7 +57,7 @@ Rows are used for training, for validation, or not at all.
 """
 
 
-def ranked(
+def rank_categories(
     X: np.ndarray,
     codes: np.ndarray,
     weights: np.ndarray,
@@ -104,7 +104,7 @@ def find_order(
         _split(X, codes, weights, use, K, learner.categorical()) for use in _uses(codes, seed)
     ]
     seeds = np.random.default_rng(seed).integers(2**62, size=_TREES).tolist()
-    importance = _grown(*splits[0], list(range(m)), K, defaults[-1], seeds)[1]
+    importance = _grow(*splits[0], list(range(m)), K, defaults[-1], seeds)[1]
     by_importance = np.argsort(-importance, kind="stable").tolist()
     prior = np.bincount(codes, weights) / weights.sum()
     order: list[int] = []
@@ -161,7 +161,7 @@ def _split(
     categorical: Sequence[int],
 ) -> Split:
     training = np.flatnonzero(use == _TRAINING)
-    return ranked(X, codes, weights, training, K, categorical)[1], codes, weights, use
+    return rank_categories(X, codes, weights, training, K, categorical)[1], codes, weights, use
 
 
 def _clearly_better(loss: F64, rivals: F64) -> int | None:
@@ -227,7 +227,7 @@ def _validate(
     seeds: Sequence[int],
 ) -> F64:
     """The two log losses (2, rows) of one forest on the validation rows of a split."""
-    forest, _ = _grown(X, codes, weights, use, columns, K, rule, seeds)
+    forest, _ = _grow(X, codes, weights, use, columns, K, rule, seeds)
     rows = X[use == _VALIDATION][:, columns]
     T = len(seeds)
     P = (T * forest.shares(rows, np.ones(len(rows), dtype=np.int32)) + prior / 2) / (T + 0.5)
@@ -238,7 +238,7 @@ def _validate(
     return np.stack((losses[0], min(losses, key=np.mean)))
 
 
-def _grown(
+def _grow(
     X: F32,
     codes: np.ndarray,
     weights: np.ndarray,

@@ -43,7 +43,7 @@ def forest_like(learner: Any) -> RandomForestClassifier | RandomForestRegressor:
     )
 
 
-def grown_forests(
+def grow_forests(
     learner: Any, rows: FoldedRows, folds: Sequence[int], min_samples_leaf: int
 ) -> Iterator[tuple[int, FlatForest, np.ndarray]]:
     """Each fold, a learner's forest without it, and the rows (n, T) that its trees grew from.

@@ -231,7 +231,7 @@ def train(
         )
         if isinstance(phi, Plain) and learner.features == "boosted":
             seed = int(random.randint(2**31 - 1))
-            phi = boosted(learner, phi, X[inside], targets[inside], weights[inside], K, seed)
+            phi = fit_boosted(learner, phi, X[inside], targets[inside], weights[inside], K, seed)
     rows = LeafRows(X, phi.columns(X), targets, weights)
     benefits = None
     # Without prices in their currency, or with a trade-off, benefits choose nothing.
@@ -249,7 +249,7 @@ def train(
     return setting.assemble(hard, setting.prior(rows)), point, path
 
 
-def boosted(
+def fit_boosted(
     learner: CostTree,
     plain: Plain,
     X: np.ndarray,

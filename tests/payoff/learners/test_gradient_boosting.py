@@ -9,7 +9,7 @@ from payoff.decisions.folds import stratified_folds
 from payoff.errors import Invalid
 from payoff.learners.gradient_boosting import GradientBoosting
 from payoff.learners.random_forest import RandomForest
-from payoff.learners.residuals import thinned
+from payoff.learners.residuals import even_quantiles
 from tests.reference.tables import mixed
 
 
@@ -129,7 +129,9 @@ def test_numbers_have_the_errors_of_folds_in_the_sizes_that_are_expected(noise):
     likely = np.argmin((np.log(sizes) + size / sizes) @ weights)
     assert (likely == len(rounds)) == (model.model_.spread is None) == (noise == 0)
     scaled = errors / (1.0 if noise == 0 else np.maximum(sizes[likely], 0.1))
-    np.testing.assert_allclose(model.model_.scaled, thinned(scaled, weights), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        model.model_.scaled, even_quantiles(scaled, weights), rtol=1e-9, atol=1e-12
+    )
     assert model.n_iter_ == rounds[best]
 
     before, mean = model.model_, model.predict(X)
@@ -191,5 +193,5 @@ def test_counts_with_many_ties_cost_about_what_is_expected_and_none_is_negative(
 
 
 def test_residuals_count_weights_as_repeated_rows():
-    assert thinned(np.array([3.0, 1.0, 2.0]), np.ones(3)) == pytest.approx([1, 2, 3])
-    assert len(thinned(np.arange(5000.0), np.ones(5000))) == 1000
+    assert even_quantiles(np.array([3.0, 1.0, 2.0]), np.ones(3)) == pytest.approx([1, 2, 3])
+    assert len(even_quantiles(np.arange(5000.0), np.ones(5000))) == 1000

@@ -13,7 +13,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from payoff.learners import scikit
 from payoff.learners.design import Design
 from payoff.learners.linear import LinearScorer
-from payoff.learners.logistic import Logistic, chosen_transform
+from payoff.learners.logistic import Logistic, choose_transform
 from payoff.learners.scikit import fit_linear
 from tests.reference.tables import mixed
 
@@ -127,7 +127,7 @@ def bent(seed, n=3000):
 
 
 def chosen(X, y):
-    return chosen_transform(Logistic(), X, y, np.ones(len(X)), 1.0)
+    return choose_transform(Logistic(), X, y, np.ones(len(X)), 1.0)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -105,7 +105,7 @@ def test_label_vectors_are_those_of_the_rows_in_the_same_leaves(monkeypatch):
     )
     theirs = RandomForestClassifier(7, min_samples_leaf=2, random_state=3).fit(X, Y)
     weights = np.ones(200)
-    monkeypatch.setattr(multilabel, "ROWS", 200 * 4 + 1)
+    monkeypatch.setattr(multilabel, "MAX_ROWS_IN_LEAVES", 200 * 4 + 1)
     few = Neighbours.of(model.model_, X, Y, weights)
 
     assert (model.neighbours_.trees, few.trees) == (7, 4)

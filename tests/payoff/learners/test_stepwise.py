@@ -82,9 +82,9 @@ def test_many_classes_and_features_keep_fewer_rows(monkeypatch):
         n_estimators=2, min_samples_leaf=20, calibration="none", random_state=0
     ).fit(X, y)
     cells = (len(model.model_.columns) + 1) * 3
-    monkeypatch.setattr(stepwise, "LARGEST", 60 * cells)
+    monkeypatch.setattr(stepwise, "MAX_NUMBERS_OF_EXPERIENCE", 60 * cells)
     assert len(model.learn_stops(X, y, prices).experience_) == pytest.approx(60, abs=3)
-    monkeypatch.setattr(stepwise, "LARGEST", 2 * cells)
+    monkeypatch.setattr(stepwise, "MAX_NUMBERS_OF_EXPERIENCE", 2 * cells)
     assert model.learn_stops(X, y, prices).experience_ is None
 
 
