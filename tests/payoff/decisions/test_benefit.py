@@ -1,4 +1,4 @@
-"""Decisions under a benefit matrix, and the matrix as it is sent."""
+"""Decisions under a benefit matrix, and the matrix as nested lists."""
 
 from fractions import Fraction
 
@@ -80,9 +80,8 @@ def test_row_shifts_and_positive_scaling_change_no_decision():
     for counts, B in integer_problems(3_000, seed=4):
         p = (counts / counts.sum())[None]
         choice = decide(p, B).choice
-        shift = rng.integers(
-            -(2**45), 2**45, size=(len(B), 1)
-        )  # exact in float64 together with small integers
+        # Sums of these and small integers are exact in float64.
+        shift = rng.integers(-(2**45), 2**45, size=(len(B), 1))
 
         assert decide(p, B + shift).choice == choice
         assert decide(p, B * 3.0).choice == choice
@@ -92,19 +91,18 @@ def test_row_shifts_and_positive_scaling_change_no_decision():
 
 
 def test_many_rows_decide_as_each_alone():
-    """One matrix for all rows, and one for each, both equal to asking row by row."""
+    """One matrix for all rows, and one for each, both equal to deciding row by row."""
     rng = np.random.default_rng(6)
     P, B = rng.dirichlet(np.ones(4), 500), rng.normal(size=(500, 4, 3))
-    common, own = decide(P, B[0]), decide(P, B)
+    common, by_row = decide(P, B[0]), decide(P, B)
     alone = [decide(P[[i]], B[[i]]) for i in range(500)]
 
     assert common.choice.tolist() == [decide(P[[i]], B[0]).choice[0] for i in range(500)]
-    assert own.choice.tolist() == [one.choice[0] for one in alone]
-    assert Prepared(B, ()).decide(P).choice.tolist() == own.choice.tolist()
+    assert by_row.choice.tolist() == [decision.choice[0] for decision in alone]
+    assert Prepared(B, ()).decide(P).choice.tolist() == by_row.choice.tolist()
     assert Prepared(B[0], ()).decide(P).choice.tolist() == common.choice.tolist()
-    np.testing.assert_allclose(
-        own.expected_benefits, np.vstack([one.expected_benefits for one in alone]), rtol=1e-12
-    )
+    expected = np.vstack([decision.expected_benefits for decision in alone])
+    np.testing.assert_allclose(by_row.expected_benefits, expected, rtol=1e-12)
     np.testing.assert_allclose(common.expected_benefits, P @ B[0], rtol=1e-12)
 
 
@@ -113,20 +111,17 @@ def test_irrelevance_means_that_one_action_is_best_for_every_class_and_names_it(
     for _, B in integer_problems(500, seed=8):
         best = [a for a in range(B.shape[1]) if (B[:, [a]] >= B).all()]
         warned += bool(best)
-        found = irrelevance(B, [f"act{a}" for a in range(B.shape[1])])
+        warnings = irrelevance(B, [f"act{a}" for a in range(B.shape[1])])
 
-        assert (
-            [f"action 'act{best[0]}' is" in one for one in found] == [True] if best else found == []
-        )
+        assert len(warnings) == bool(best)
+        assert not best or f"action 'act{best[0]}' is" in warnings[0]
 
     assert warned > 20
-    assert (
-        "1 of 2 instances"
-        in irrelevance(np.array([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [1.0, 0.0]]]))[0]
-    )
+    by_instance = np.array([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [1.0, 0.0]]])
+    assert "1 of 2 instances" in irrelevance(by_instance)[0]
 
 
-def test_upper_bound_is_reached_by_who_knows_the_truth_and_by_nobody_else():
+def test_the_upper_bound_is_the_benefit_of_decisions_that_know_the_truth():
     rng = np.random.default_rng(9)
     y, B = rng.integers(0, 3, 400), rng.normal(size=(3, 4))
     shares = np.bincount(y) / 400
@@ -205,7 +200,7 @@ nested = st.recursive(cells, lambda inner: st.lists(inner, max_size=3), max_leav
 
 
 @given(nested, st.integers(1, 3), st.none() | st.integers(0, 3), st.none() | st.integers(1, 3))
-def test_whatever_is_sent_is_a_clean_matrix_or_an_error_with_a_place(
+def test_any_value_is_a_clean_matrix_or_an_error_with_a_place(
     value, n_classes, n_instances, n_actions
 ):
     try:
@@ -262,7 +257,7 @@ def test_a_matrix_in_words_shows_signs_and_transposition():
     ]
 
 
-def test_a_large_matrix_and_those_of_instances_are_not_said_in_words():
+def test_a_large_matrix_and_those_of_instances_have_no_words():
     long = [f"an action with a long name {'x' * 150} {a}" for a in range(10)]
     assert in_words(np.ones((2, 10)), long) == []
     assert in_words(np.ones((2, 51)), range(51)) == []

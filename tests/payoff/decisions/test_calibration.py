@@ -26,13 +26,13 @@ def distorted(n, K, seed):
 
 @given(st.integers(2, 5), st.integers(5, 60), st.integers(0, 10**6), st.sampled_from(FITS))
 def test_calibrated_rows_are_probabilities_within_what_the_rows_can_show(K, n, seed, fit):
-    """Whatever the model said, also 0 and 1; of two classes the curve of n rows never falls, and
-    stays inside [1/(n+2), (n+1)/(n+2)].
+    """For any probabilities of the model, also 0 and 1; of two classes the curve of n rows never
+    falls, and stays inside [1/(n+2), (n+1)/(n+2)].
     """
     P, codes, _ = distorted(n, K, seed)
     grid = np.linspace(0, 1, 201)
-    said = np.column_stack((1 - grid, grid)) if K == 2 else np.concatenate((P, np.eye(K)))
-    Q = fit(P, codes, np.ones(n)).apply(said)
+    raw = np.column_stack((1 - grid, grid)) if K == 2 else np.concatenate((P, np.eye(K)))
+    Q = fit(P, codes, np.ones(n)).apply(raw)
     np.testing.assert_allclose(Q.sum(axis=1), 1, rtol=1e-14)
     assert np.all((Q > 0) & (Q < 1))
     if K == 2:
@@ -61,14 +61,10 @@ def test_isotonic_equals_the_best_rising_fit(rows):
 
 def test_a_reversed_model_loses_its_order_not_its_direction():
     """Scores that run against the truth give a flat curve, never a falling one."""
-    said = np.linspace(0.1, 0.9, 100)
-    calibrator = fit_sigmoid(
-        np.column_stack((1 - said, said)), (said < 0.5).astype(int), np.ones(100)
-    )
+    p = np.linspace(0.1, 0.9, 100)
+    calibrator = fit_sigmoid(np.column_stack((1 - p, p)), (p < 0.5).astype(int), np.ones(100))
     assert calibrator.slopes[0] == 0
-    np.testing.assert_allclose(
-        calibrator.apply(np.column_stack((1 - said, said)))[:, 1], 0.5, atol=1e-6
-    )
+    np.testing.assert_allclose(calibrator.apply(np.column_stack((1 - p, p)))[:, 1], 0.5, atol=1e-6)
 
 
 @pytest.mark.parametrize("fit", FITS, ids=["sigmoid", "isotonic"])
@@ -130,7 +126,7 @@ def test_votes_of_exactly_zero_do_not_decide_the_slope(n, trees):
     """
     P, codes, _ = votes(n, trees, 1)
     new, _, truth = votes(4000, trees, 2)
-    got = fit_sigmoid(P, codes, np.ones(n), 1 / trees).apply(new)[:, 1]
+    calibrated = fit_sigmoid(P, codes, np.ones(n), 1 / trees).apply(new)[:, 1]
     smooth = (P * trees + 0.5) / (trees + 1)
     twin = fit_sigmoid(smooth, codes, np.ones(n), 1e-12).apply((new * trees + 0.5) / (trees + 1))[
         :, 1
@@ -139,8 +135,10 @@ def test_votes_of_exactly_zero_do_not_decide_the_slope(n, trees):
         *np.array([platt(logit(np.clip(P[:, 1], 1e-15, 1 - 1e-15)), codes == 1, np.ones(n))]).T,
         1e-9,
     )
-    assert np.abs(got - truth).mean() < 1.15 * np.abs(twin - truth).mean()
-    assert np.abs(got - truth).mean() < 0.9 * np.abs(unlimited.apply(new)[:, 1] - truth).mean()
+    assert np.abs(calibrated - truth).mean() < 1.15 * np.abs(twin - truth).mean()
+    assert (
+        np.abs(calibrated - truth).mean() < 0.9 * np.abs(unlimited.apply(new)[:, 1] - truth).mean()
+    )
 
 
 @pytest.mark.parametrize("fit", FITS, ids=["sigmoid", "isotonic"])
@@ -155,15 +153,15 @@ def test_a_class_of_few_rows_is_calibrated_and_spoils_no_other(fit, rare):
     P, codes, _ = distorted(3000, 3, 9)
     P = np.column_stack((0.97 * P, np.full(3000, 0.03)))
     P[:rare] = [0.005, 0.005, 0.005, 0.985]
-    P[rare : 10 * rare] = P[0]  # nine times as often said as true
+    P[rare : 10 * rare] = P[0]  # predicted ten times as often as true
     codes[:rare] = 3
     order = rng.permutation(3000)
     Q = fit(P[order], codes[order], np.ones(3000)).apply(P)
     assert Q[0, 3] < 0.9
-    rest = P[10 * rare :, :3] / P[10 * rare :, :3].sum(axis=1, keepdims=True)
-    expected = fit(rest, codes[10 * rare :], np.ones(len(rest))).apply(rest)
-    got = Q[10 * rare :, :3] / Q[10 * rare :, :3].sum(axis=1, keepdims=True)
-    assert np.abs(got - expected).mean() < 0.05
+    raw = P[10 * rare :, :3] / P[10 * rare :, :3].sum(axis=1, keepdims=True)
+    expected = fit(raw, codes[10 * rare :], np.ones(len(raw))).apply(raw)
+    calibrated = Q[10 * rare :, :3] / Q[10 * rare :, :3].sum(axis=1, keepdims=True)
+    assert np.abs(calibrated - expected).mean() < 0.05
 
 
 def test_only_classes_of_few_rows_share_a_curve():

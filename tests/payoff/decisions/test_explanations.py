@@ -12,9 +12,8 @@ def problems(seed: int, count: int):
     rng = np.random.default_rng(seed)
     for _ in range(count):
         K, A = rng.integers(2, 5), rng.integers(2, 8)
-        B = rng.choice(
-            [rng.normal(size=(K, A)), rng.integers(-2, 3, (K, A))]
-        ) * 10.0 ** rng.uniform(-3, 6)
+        B = rng.choice([rng.normal(size=(K, A)), rng.integers(-2, 3, (K, A))])
+        B = B * 10.0 ** rng.uniform(-3, 6)
         p = rng.dirichlet(np.full(K, 0.4))
         if rng.random() < 0.2:
             p = np.eye(K)[rng.integers(K)]
@@ -24,9 +23,9 @@ def problems(seed: int, count: int):
 def test_the_nearest_probabilities_are_those_of_all_supports_and_change_the_decision():
     """Beyond the point the decision is another, before it is not."""
     for p, B, choice in problems(0, 200):
-        found = flips(p[None], B, np.array([choice]))
+        explanation = flips(p[None], B, np.array([choice]))
         distance, point = nearest_flip(p, B, choice)
-        q, to = found.point[0], found.to[0]
+        q, to = explanation.point[0], explanation.to[0]
         if point is None:
             assert to == -1
             assert np.isnan(q).all()
@@ -44,20 +43,20 @@ def test_the_nearest_probabilities_are_those_of_all_supports_and_change_the_deci
 
 def test_the_cell_that_changes_least_flips_the_decision():
     for p, B, choice in problems(2, 100):
-        found = flips(p[None], B, np.array([choice]))
-        assert found.runner_up[0] != choice
-        assert found.margin[0] == pytest.approx(
-            p @ (B[:, choice] - B[:, found.runner_up[0]]), abs=1e-9 * np.abs(B).max()
+        explanation = flips(p[None], B, np.array([choice]))
+        assert explanation.runner_up[0] != choice
+        assert explanation.margin[0] == pytest.approx(
+            p @ (B[:, choice] - B[:, explanation.runner_up[0]]), abs=1e-9 * np.abs(B).max()
         )
         for share, flipped in ((0.99, False), (1.01, True)):
             changed = B.copy()
-            changed[found.cell[0], found.runner_up[0]] += share * found.change[0]
-            gain = p @ (changed[:, found.runner_up[0]] - changed[:, choice])
+            changed[explanation.cell[0], explanation.runner_up[0]] += share * explanation.change[0]
+            gain = p @ (changed[:, explanation.runner_up[0]] - changed[:, choice])
             assert bool(gain > 0) is flipped or abs(gain) <= 1e-9 * np.abs(B).max()
         for k in range(len(p)):
             for action in set(range(B.shape[1])) - {choice}:
                 needed = (p @ (B[:, choice] - B[:, action])) / p[k] if p[k] else np.inf
-                assert needed >= found.change[0] - 1e-9 * np.abs(B).max()
+                assert needed >= explanation.change[0] - 1e-9 * np.abs(B).max()
 
 
 def test_many_rows_are_explained_as_each_alone_and_with_its_own_matrix():
@@ -67,5 +66,5 @@ def test_many_rows_are_explained_as_each_alone_and_with_its_own_matrix():
     together = flips(P, B, choice)
     for i in range(50):
         alone = flips(P[i : i + 1], B[i], choice[i : i + 1])
-        for one, all_of_them in zip(alone, together, strict=True):
-            np.testing.assert_allclose(one[0], all_of_them[i], rtol=0, atol=1e-12)
+        for of_row, of_rows in zip(alone, together, strict=True):
+            np.testing.assert_allclose(of_row[0], of_rows[i], rtol=0, atol=1e-12)

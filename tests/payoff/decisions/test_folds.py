@@ -45,12 +45,12 @@ def test_the_rarest_value_of_a_label_is_dealt_evenly(rows, folds):
     Y = np.array(rows)
     fold = multilabel_folds(Y, folds, 0)
     ones = Y.sum(axis=0)
-    fewest = np.minimum(ones, len(Y) - ones)
+    counts = np.minimum(ones, len(Y) - ones)
 
     assert fold.shape == (len(Y),)
     assert set(np.unique(fold)) <= {UNJUDGED, *range(folds)}
-    if (fewest > 0).any():
-        label = int(np.argmin(np.where(fewest > 0, fewest, len(Y))))
+    if (counts > 0).any():
+        label = int(np.argmin(np.where(counts > 0, counts, len(Y))))
         having = Y[:, label] == (2 * ones[label] <= len(Y))
         for part in range(folds):
             assert having[fold != part].any()

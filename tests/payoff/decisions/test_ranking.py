@@ -14,7 +14,7 @@ CLASSES = ["healthy", "ill"]
 
 
 def filled(values, weights=None, strata=None):
-    """All rows of one weight and stratum where not told otherwise."""
+    """Values, weights and strata; by default all rows have one weight and one stratum."""
     ones = np.ones(len(values))
     return (
         values,
@@ -64,26 +64,22 @@ def test_means_have_the_moments_of_gamma_weights(weighted, stratified, counted):
     values, y = few_outcomes()
     kinds = np.unique(np.column_stack((y, values)), axis=0, return_index=True, return_counts=True)
     rows, counts = kinds[1:] if counted else (np.arange(len(y)), np.ones(len(y), dtype=int))
-    weights, strata = (
-        np.array([1.0, 0.5, 3.0])[y] if weighted else np.ones(len(y)),
-        y if stratified else 0 * y,
-    )
-    low, high = (
-        np.array([[-300.0, -40.0]]).repeat(3, axis=0),
-        np.array([[5.0, 200.0]]).repeat(3, axis=0),
-    )
+    weights = np.array([1.0, 0.5, 3.0])[y] if weighted else np.ones(len(y))
+    strata = y if stratified else 0 * y
+    low = np.array([[-300.0, -40.0]]).repeat(3, axis=0)
+    high = np.array([[5.0, 200.0]]).repeat(3, axis=0)
     sums = np.bincount(strata, weights)
-    few = (one[rows] for one in (values, weights, strata))
+    kind = values[rows], weights[rows], strata[rows]
     possible = Possible(low, high, sums if stratified else None)
-    found = means(*few, counts=counts, possible=possible, resamples=6000)
+    resampled = means(*kind, counts=counts, possible=possible, resamples=6000)
 
     extremes = (lambda _: [], lambda v: [low[0], v.max(axis=0)], lambda v: [high[0], v.min(axis=0)])
-    for drawn, more in zip(found, extremes, strict=True):
+    for drawn, more in zip(resampled, extremes, strict=True):
         mean, cover = np.zeros(2), np.zeros((2, 2))
         for code, share in enumerate(sums / sums.sum()):
             part = values[strata == code]
-            own, covers = moments(part, weights[strata == code], more(part))
-            mean, cover = mean + share * own, cover + share**2 * covers
+            of_stratum, covers = moments(part, weights[strata == code], more(part))
+            mean, cover = mean + share * of_stratum, cover + share**2 * covers
         sd = np.sqrt(np.diag(cover)).max()
         np.testing.assert_allclose(drawn.mean(axis=0), mean, atol=8 * sd / 6000**0.5)
         np.testing.assert_allclose(np.cov(drawn.T), cover, atol=0.1 * sd**2)
@@ -147,18 +143,18 @@ def test_the_lead_of_a_contender_that_was_chosen_among_equals_is_corrected():
 
 
 @pytest.mark.parametrize(
-    ("values", "found"),
+    ("values", "expected"),
     [
         ([[1, 1, 0], [2, 2, 2], [0, 0, 1], [3, 3, 0]], (0, [1], 2, 3)),
         (np.ones((5, 3)), (0, [1, 2], None, 0)),
         ([[0, 1], [1, 0]], (0, [], 1, 2)),
     ],
 )
-def test_who_leads_who_earns_the_same_and_who_is_next(values, found):
+def test_who_leads_who_earns_the_same_and_who_is_next(values, expected):
     """Who earned the same on every row is no runner-up; of equal means the first leads."""
     ranking = ranked(np.array(values, dtype=float))
 
-    assert (ranking.best, ranking.same, ranking.runner_up, ranking.differing) == found
+    assert (ranking.best, ranking.same, ranking.runner_up, ranking.differing) == expected
     assert not ranking.significant
     assert all(ranking.standings[j].behind_interval == (0, 0) for j in ranking.same)
 
@@ -189,7 +185,7 @@ def test_resamples_in_several_goes_are_as_many_and_as_varied():
 
 
 def test_rows_without_weight_are_none():
-    """They make nobody different, and count for nothing in resamples."""
+    """They make no contenders different, and have no part in resamples."""
     values = np.array([[1.0, 1.0, 0.0], [2.0, 2.0, 1.0], [5.0, 9.0, 7.0]])
     y = np.array([0, 0, 1])
     without = ranked(values[:2], np.ones(2), y[:2])
@@ -200,7 +196,7 @@ def test_rows_without_weight_are_none():
         ranked(values, np.zeros(3), y)
 
 
-def judged(healthy, ill, **changes):
+def labelled(healthy, ill, **changes):
     y = np.repeat([0, 1], [healthy, ill])
     return LabelledRows(y, changes.pop("B", B), **({"shares": np.array([0.9, 0.1])} | changes))
 
@@ -223,7 +219,7 @@ def two_ways(rows):
 )
 def test_every_class_where_they_can_differ_needs_rows(ill, known, significant):
     """No ill row shows what the two cost each other there; 30 of them are enough, as everywhere."""
-    rows = judged(200, ill, known=known)
+    rows = labelled(200, ill, known=known)
     ranking = contest(two_ways(rows), rows)
 
     assert ranking.standings[1].behind > 0
@@ -235,9 +231,9 @@ def test_a_class_where_they_cannot_differ_needs_none():
     """What both actions earn in it is the same, its share is 0, or both take the same third action
     on its rows.
     """
-    alike = judged(200, 1, B=np.array([[0.0, -1.0], [5.0, 5.0]]))
-    never = judged(200, 1, shares=np.array([1.0, 0.0]), known=True)
-    third = judged(200, 3, B=np.array([[0.0, -1.0, 3.0], [5.0, 5.0, -20.0]]))
+    alike = labelled(200, 1, B=np.array([[0.0, -1.0], [5.0, 5.0]]))
+    never = labelled(200, 1, shares=np.array([1.0, 0.0]), known=True)
+    third = labelled(200, 3, B=np.array([[0.0, -1.0, 3.0], [5.0, 5.0, -20.0]]))
     choices = two_ways(third)
     choices[third.y == 1] = 2
 
@@ -249,7 +245,7 @@ def test_a_class_where_they_cannot_differ_needs_none():
 @pytest.mark.parametrize("known", [False, True])
 def test_a_loss_that_did_not_occur_is_in_the_interval(known):
     """No ill row among 60 was missed; if one in 60 is, that costs 15 each."""
-    rows = judged(540, 60, known=known)
+    rows = labelled(540, 60, known=known)
     choices = np.column_stack((rows.y, rows.y, np.ones(600, dtype=int)))
     perfect, twin, always = contest(choices, rows, fixed=[2]).standings
 
@@ -261,9 +257,8 @@ def test_a_loss_that_did_not_occur_is_in_the_interval(known):
     assert perfect.behind_interval == (0, 0)
     if known:
         assert perfect.interval[1] == pytest.approx(0.5)
-        assert always.interval == pytest.approx(
-            (-0.4, -0.4)
-        )  # one action for all: nothing is uncertain
+        # One action for all rows: nothing is uncertain.
+        assert always.interval == pytest.approx((-0.4, -0.4))
 
 
 @pytest.mark.parametrize(
@@ -283,26 +278,26 @@ def test_intervals_cover_the_true_benefit(n, share, ratio, priors):
         choices = np.where(y[:, None] == 1, draws >= missed, draws < alarms).astype(int)
         truth = -(1 - share) * alarms - share * ratio * missed
         standings = contest(choices, rows).standings
-        benefit += [one.interval[0] <= truth <= one.interval[1] for one in standings]
-        behind += [one.behind_interval[0] <= 0 <= one.behind_interval[1] for one in standings]
+        for standing in standings:
+            benefit.append(standing.interval[0] <= truth <= standing.interval[1])
+            behind.append(standing.behind_interval[0] <= 0 <= standing.behind_interval[1])
 
     assert np.mean(benefit) >= 0.93
     assert np.mean(behind) >= 0.93
 
 
 def test_doubts_name_the_classes():
-    rows = judged(200, 1)
+    rows = labelled(200, 1)
     turned = LabelledRows(rows.y, -B, rows.shares)
 
     for ill, named in ((1, "'ill' has 1 row"), (0, "'ill' has no row")):
-        [warning] = doubts(judged(200, ill), CLASSES, 1.0)
+        [warning] = doubts(labelled(200, ill), CLASSES, 1.0)
         assert named in warning
     assert "BELOW the threshold" in doubts(turned, CLASSES, 1.0)[1]
-    assert "bound" in doubts(judged(200, 30), CLASSES, 0.0)[0]
-    assert doubts(judged(200, 30), CLASSES, 1.0) == []
-    assert doubts(judged(200, 1, B=np.array([[0.0, -1.0], [1.0, 1.0]])), CLASSES, 1.0)[
-        0
-    ].startswith("action 'healthy'")
+    assert "bound" in doubts(labelled(200, 30), CLASSES, 0.0)[0]
+    assert doubts(labelled(200, 30), CLASSES, 1.0) == []
+    dominated = labelled(200, 1, B=np.array([[0.0, -1.0], [1.0, 1.0]]))
+    assert doubts(dominated, CLASSES, 1.0)[0].startswith("action 'healthy'")
     many = doubts(
         LabelledRows(np.repeat(np.arange(50), 2), np.eye(50), np.full(50, 0.02)), range(50), 1.0
     )

@@ -39,52 +39,51 @@ def test_two_classes_and_actions_have_thresholds():
     assert names(WIDE) == ["expected_benefit", "most_probable"]
 
 
-def test_the_cut_of_each_fold_is_sought_on_the_others():
-    """What the fold's own rows would advise plays no part."""
-    given_rows = rows(n=60)
-    chosen = {rule.rule: rule for rule in apply_rules(given_rows, BINARY)}["threshold_holdout"]
+def test_the_cut_of_each_fold_is_the_best_on_all_other_folds():
+    """The rows of the fold do not take part."""
+    held_out = rows(n=60)
+    chosen = {rule.rule: rule for rule in apply_rules(held_out, BINARY)}["threshold_holdout"]
 
     for fold in range(5):
-        inside = given_rows.fold != fold
-        cut, _ = HoldoutScores(given_rows.scores[inside, 1], given_rows.y[inside]).best(BINARY)
-        assert (
-            chosen.choice[~inside] == decide_by_threshold(given_rows.scores[~inside, 1], cut)
-        ).all()
+        inside = held_out.fold != fold
+        cut, _ = HoldoutScores(held_out.scores[inside, 1], held_out.y[inside]).best(BINARY)
+        expected = decide_by_threshold(held_out.scores[~inside, 1], cut)
+        assert (chosen.choice[~inside] == expected).all()
     assert chosen.cross_validated
-    whole, _ = HoldoutScores(given_rows.scores[:, 1], given_rows.y).best(BINARY)
-    assert chosen.figures["threshold"] == whole.value
+    of_all_rows, _ = HoldoutScores(held_out.scores[:, 1], held_out.y).best(BINARY)
+    assert chosen.figures["threshold"] == of_all_rows.value
 
 
-def test_a_cut_by_own_matrices_is_asked_for_only_as_the_number_that_decides_so():
-    """Beside own matrices a number is a cut on posteriors in use, with action 1 above it."""
-    given_rows = rows()
-    own = np.linspace(0.5, 2, len(given_rows.y))[:, None, None] * BINARY
-    turned, corrected = own[:, :, ::-1], replace(given_rows, priors=np.array([0.8, 0.2]))
-    asked = [
-        apply_rules(*case)[-1]
-        for case in ((given_rows, own), (given_rows, turned), (corrected, own))
-    ]
+def test_a_cut_by_matrices_of_rows_is_requested_only_as_the_number_that_decides_so():
+    """With a matrix for each row, a number cuts posteriors in use, with action 1 above it."""
+    held_out = rows()
+    matrices = np.linspace(0.5, 2, len(held_out.y))[:, None, None] * BINARY
+    turned = matrices[:, :, ::-1]
+    corrected = replace(held_out, priors=np.array([0.8, 0.2]))
+    cases = (held_out, matrices), (held_out, turned), (corrected, matrices)
+    by_cut = [apply_rules(*case)[-1] for case in cases]
 
-    assert [rule.request and rule.request["rule"] for rule in asked] == ["threshold", None, None]
-    assert asked[0].request["threshold"] == asked[1].figures["threshold"]
-    for B, found in ((own, 0), (turned, 1)):
-        told = doubts(LabelledRows(given_rows.y, B, np.full(2, 0.5)), ("a", "b"), 1.0)
-        assert len([warning for warning in told if "BELOW" in warning]) == found
+    assert [rule.request and rule.request["rule"] for rule in by_cut] == ["threshold", None, None]
+    assert by_cut[0].request["threshold"] == by_cut[1].figures["threshold"]
+    for B, count in ((matrices, 0), (turned, 1)):
+        labelled = LabelledRows(held_out.y, B, np.full(2, 0.5))
+        warnings = [text for text in doubts(labelled, ("a", "b"), 1.0) if "BELOW" in text]
+        assert len(warnings) == count
 
 
 def test_one_row_of_a_class_is_too_few_for_a_cut():
     P = np.array([[0.2, 0.8], [0.6, 0.4], [0.7, 0.3]])
     y = np.array([1, 0, 0])
-    found = apply_rules(HeldOutRows(P, P, y, stratified_folds(y, 5, 0)), BINARY)
+    rules = apply_rules(HeldOutRows(P, P, y, stratified_folds(y, 5, 0)), BINARY)
 
-    assert "threshold_holdout" not in [rule.rule for rule in found]
+    assert "threshold_holdout" not in [rule.rule for rule in rules]
 
 
 def test_the_likeliest_class_is_acted_on_with_its_best_action():
-    given_rows = rows()
-    blind = apply_rules(given_rows, WIDE)[1]
+    held_out = rows()
+    blind = apply_rules(held_out, WIDE)[1]
 
-    assert (blind.choice == np.where(given_rows.P[:, 1] > 0.5, 0, 2)).all()
+    assert (blind.choice == np.where(held_out.P[:, 1] > 0.5, 0, 2)).all()
     assert blind.request is None
 
 
@@ -96,14 +95,14 @@ def test_posteriors_and_scores_are_kept_apart():
     corrected = base.P ** np.array([1.0, 3.0])
     corrected /= corrected.sum(axis=1, keepdims=True)
     priors = np.array([0.8, 0.2])
-    found = {
+    by_name = {
         r.rule: r
         for r in apply_rules(HeldOutRows(corrected, base.P, base.y, base.fold, priors), BINARY)
     }
 
-    assert (found["expected_benefit"].choice == decide(corrected, BINARY).choice).all()
+    assert (by_name["expected_benefit"].choice == decide(corrected, BINARY).choice).all()
     best, _ = HoldoutScores(base.P[:, 1], base.y).best(BINARY, priors)
-    assert found["threshold_holdout"].figures["threshold"] == best.value
+    assert by_name["threshold_holdout"].figures["threshold"] == best.value
 
 
 def test_one_action_for_all_is_the_best_column():
@@ -121,13 +120,8 @@ def problems(seed):
         K = int(rng.integers(2, 9))
         P = rng.dirichlet(np.full(K, rng.choice([0.3, 1.0, 5.0])), 100)
         C_DD, C_HD, C_DH = 10.0 ** rng.uniform(-2, 2, 3)
-        yield (
-            P,
-            int(rng.integers(K)),
-            C_DD,
-            C_HD * (rng.random() < 0.95),
-            C_DH * (rng.random() < 0.95),
-        )
+        majority = int(rng.integers(K))
+        yield P, majority, C_DD, C_HD * (rng.random() < 0.95), C_DH * (rng.random() < 0.95)
 
 
 def test_beta_delta_is_the_minimum_expected_cost():
@@ -151,24 +145,14 @@ def test_beta_delta_is_the_minimum_expected_cost():
     ("P", "majority", "costs", "choice", "figures"),
     [
         ([0.25, 0.5, 0.25], 1, (1, 1, 1), 1, None),
-        (
-            [0.25, 0.5, 0.25],
-            1,
-            (1, 1, 1.5),
-            0,
-            None,
-        ),  # all three classes cost .75: the lowest index
+        # All three classes cost .75: the lowest index.
+        ([0.25, 0.5, 0.25], 1, (1, 1, 1.5), 0, None),
         ([0.5, 0.25, 0.25], 0, (1, 1, 1.5), 0, None),
         ([0.6, 0.3, 0.1], 0, (0, 1, 3), 1, {"beta": None, "delta": None, "threshold": 0.25}),
         ([0.6, 0.3, 0.1], 0, (1, 2, 10), 1, {"beta": 11.0, "delta": 9.0}),  # the paper's
         ([0.6, 0.3, 0.1], 0, (0, 0, 0), 1, {"beta": None, "delta": None}),
-        (
-            [0.5, 0.3, 0.2],
-            0,
-            (1e-300, 1e100, 1.1e100),
-            1,
-            {"beta": None, "delta": None},
-        ),  # beta overflows
+        # Beta overflows.
+        ([0.5, 0.3, 0.2], 0, (1e-300, 1e100, 1.1e100), 1, {"beta": None, "delta": None}),
     ],
 )
 def test_beta_delta_of_one_row(P, majority, costs, choice, figures):
@@ -188,14 +172,11 @@ def test_hierarchical_calls_a_tie_the_minority_and_its_likeliest_class():
         counts = rng.multinomial(rng.integers(1, 31), rng.dirichlet(np.ones(3)))
         majority = int(rng.integers(3))
         H, D = counts[majority], np.delete(counts, majority)
-        # every other time costs that make it a tie: C_DH P(D) = C_HD P(H)
+        # In every other trial the costs make a tie: C_DH P(D) = C_HD P(H).
         C_HD, C_DH = (int(D.sum()), int(H)) if trial % 2 else rng.integers(1, 10, 2).tolist()
         ties += C_DH * D.sum() == C_HD * H
-        expected = (
-            np.delete(np.arange(3), majority)[D.argmax()]
-            if C_DH * D.sum() >= C_HD * H
-            else majority
-        )
+        likeliest = np.delete(np.arange(3), majority)[D.argmax()]
+        expected = likeliest if C_DH * D.sum() >= C_HD * H else majority
         P = (counts / counts.sum())[None]
 
         assert hierarchical(P, majority, C_HD, C_DH).choice.tolist() == [expected]
@@ -221,7 +202,7 @@ def test_without_c_dd_the_rule_is_hierarchical_and_says_so():
 def test_free_errors_are_defined_and_warned_about():
     P = np.array([[0.9, 0.06, 0.04], [1.0, 0.0, 0.0], [0.0, 0.4, 0.6]])
 
-    for costs, threshold, choice, warned in (
+    for costs, threshold, choice, warning in (
         ((0, 0), None, [1, 1, 2], "p* is undefined"),
         ((0, 1), 0.0, [1, 1, 2], "C_HD is 0"),
         ((1, 0), 1.0, [0, 0, 2], "C_DH is 0"),
@@ -229,7 +210,8 @@ def test_free_errors_are_defined_and_warned_about():
     ):
         answer = hierarchical(P, 0, *costs)
         assert (answer.figures["threshold"], answer.choice.tolist()) == (threshold, choice)
-        assert [warned in one for one in answer.warnings] == [True] * bool(warned)
+        assert len(answer.warnings) == bool(warning)
+        assert warning in "".join(answer.warnings)
 
     nothing_costs = beta_delta(P, 0, 0, 0, 0)
     assert (nothing_costs.choice.tolist(), len(nothing_costs.warnings)) == ([1, 1, 2], 2)

@@ -64,19 +64,19 @@ def test_exact_ties_are_decided_alike_and_a_cut_outside_0_1_warns(cells, sixteen
         ([[1, 0], [2, 0]], 0), ([[0, 0], [5, 0]], 0), ([[2, 1], [4, 3]], 0), ([[0, 0], [0, 0]], 0),
     ],
 )  # fmt: skip
-def test_who_dominates_is_named(B, better):
+def test_the_dominating_action_is_named(B, better):
     """There is no cut on the hold-out, either; without a slope none at all."""
     B = np.array(B, dtype=float)
     cut = posterior_threshold(B, ["wait", "go"])
     assert f"action {['wait', 'go'][better]!r} is at least as good" in cut.warnings[0]
     if B[1, 1] - B[1, 0] == B[0, 1] - B[0, 0]:
         assert (cut.value, cut.above, cut.below, len(cut.warnings)) == (None, better, better, 1)
-    found, benefit = HoldoutScores(np.array([0.1, 0.2, 0.6, 0.7]), np.array([0, 1, 0, 1])).best(B)
-    assert (found.value, found.above, found.below) == (None, better, better)
+    best, benefit = HoldoutScores(np.array([0.1, 0.2, 0.6, 0.7]), np.array([0, 1, 0, 1])).best(B)
+    assert (best.value, best.above, best.below) == (None, better, better)
     assert benefit == B[:, better].mean()
 
 
-def test_a_slope_that_turns_round_is_said():
+def test_a_negative_slope_is_warned_about():
     cut = posterior_threshold(np.array([[0.0, 3.0], [1.0, 0.0]]), ["wait", "go"])
     assert "BELOW" in cut.warnings[0]
     assert (cut.above, cut.below) == (0, 1)
@@ -110,10 +110,10 @@ def test_the_best_cut_is_the_best_of_all_in_exact_arithmetic():
 
 def test_the_cut_lies_midway_between_scores_or_just_outside():
     scores, y = np.array([0.1, 0.2, 0.6, 0.7]), np.array([0, 0, 1, 1])
-    asked = HoldoutScores(scores, y)
+    ordered = HoldoutScores(scores, y)
 
-    assert asked.best(np.eye(2))[0].value == pytest.approx(0.4)
-    assert asked.best(-np.eye(2))[0].value == pytest.approx(0.4)
+    assert ordered.best(np.eye(2))[0].value == pytest.approx(0.4)
+    assert ordered.best(-np.eye(2))[0].value == pytest.approx(0.4)
     misled = HoldoutScores(scores, 1 - y)
     assert misled.best(np.array([[1.0, 0.0], [0.0, 5.0]]))[0].value == math.nextafter(0.1, -1)
     assert misled.best(np.array([[5.0, 0.0], [0.0, 1.0]]))[0].value == math.nextafter(0.7, 1)
@@ -164,5 +164,5 @@ def test_cuts_for_cases_with_matrices_of_their_own(seed):
     assert benefit == pytest.approx(max(tried), abs=1e-12)
     thresholds, curve = scores.curve(B, 11, priors)
     assert curve == pytest.approx([earned(replace(cut, value=t)) for t in thresholds], abs=1e-12)
-    same = scores.curve(np.broadcast_to(B[0], B.shape), 11, priors)[1]
-    assert same == pytest.approx(scores.curve(B[0], 11, priors)[1], abs=1e-12)
+    equal = scores.curve(np.broadcast_to(B[0], B.shape), 11, priors)[1]
+    assert equal == pytest.approx(scores.curve(B[0], 11, priors)[1], abs=1e-12)

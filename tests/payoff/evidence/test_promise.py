@@ -8,7 +8,7 @@ import pytest
 from payoff.evidence.intervals import Mean, PromiseSums, promise_interval, risk
 from payoff.evidence.sequence import Sequence
 from tests.effort import THOROUGH
-from tests.payoff.evidence.worlds import NULLS, WORLDS, coverage, draw, judged, wrong_sequences
+from tests.payoff.evidence.worlds import NULLS, WORLDS, coverage, draw, promise_of, wrong_sequences
 from tests.reference.evidence import sum_distribution
 
 STREAMS, SIZES = (2000, (30, 100, 300, 1000)) if THOROUGH else (100, (100, 400))
@@ -20,15 +20,15 @@ def test_the_interval_holds_in_93_to_97_of_100_streams(world, days):
     if days == 1 and "days" in world:
         pytest.skip("one day does not show how days differ")
     for n in SIZES:
-        given, held, _ = coverage(world, n, STREAMS, days)
-        if not given:
+        intervals, held, _ = coverage(world, n, STREAMS, days)
+        if not intervals:
             continue
-        error = 3 * np.sqrt(0.95 * 0.05 / given)
-        assert (given - held) / STREAMS <= 0.075 + 3 * np.sqrt(0.95 * 0.05 / STREAMS), (
-            n
-        )  # 93 % to a lattice's step
-        if given > STREAMS / 2:
-            assert held / given <= 0.975 + error, n
+        error = 3 * np.sqrt(0.95 * 0.05 / intervals)
+        # 93 % within the step of a lattice.
+        largest = 0.075 + 3 * np.sqrt(0.95 * 0.05 / STREAMS)
+        assert (intervals - held) / STREAMS <= largest, n
+        if intervals > STREAMS / 2:
+            assert held / intervals <= 0.975 + error, n
 
 
 def test_the_ends_reject_the_sum_at_2_5_percent_each_exactly():
@@ -41,8 +41,8 @@ def test_the_ends_reject_the_sum_at_2_5_percent_each_exactly():
         differences = payoffs[np.arange(80), y] - (P * payoffs).sum(axis=1)
         sums = PromiseSums()
         sums.compare(differences, risk(P, payoffs), 0)
-        found = promise_interval(sums)
-        for end, tail in ((found.low, 1), (found.high, -1)):
+        interval = promise_interval(sums)
+        for end, tail in ((interval.low, 1), (interval.high, -1)):
             shifted = _of_mean(P, payoffs, end * 80)
             distribution = sum_distribution(shifted, payoffs, 241)
             place = round(240 - 3 * lost)
@@ -58,9 +58,10 @@ def _of_mean(P, payoffs, total):
         middle = (low + high) / 2
         shifted = P * np.exp([0.0, middle])
         shifted /= shifted.sum(axis=1, keepdims=True)
-        low, high = (
-            (middle, high) if (shifted * payoffs).sum() - expected > total else (low, middle)
-        )
+        if (shifted * payoffs).sum() - expected > total:
+            low = middle
+        else:
+            high = middle
     return shifted
 
 
@@ -73,10 +74,10 @@ def _of_mean(P, payoffs, total):
     ],
 )
 def test_too_few_cases_give_no_interval(world, n, reason):
-    found = judged(world, np.random.default_rng(3), n)
+    interval = promise_of(world, np.random.default_rng(3), n)
 
-    assert (found.low, found.high, found.reason) == (None, None, reason)
-    assert found.verdict(1e9) == "undecided"
+    assert (interval.low, interval.high, interval.reason) == (None, None, reason)
+    assert interval.verdict(1e9) == "undecided"
 
 
 def test_what_the_model_excludes_still_counts_when_it_occurs():
@@ -86,23 +87,23 @@ def test_what_the_model_excludes_still_counts_when_it_occurs():
     sums = PromiseSums()
     sums.compare(differences, risk(P, payoffs), 0)
 
-    found = promise_interval(sums)
-    assert found.mean == -10
-    assert found.low is None or found.high < 0
+    interval = promise_interval(sums)
+    assert interval.mean == -10
+    assert interval.low is None or interval.high < 0
 
 
 @pytest.mark.parametrize("days", [2, 4, 12, 40])
 @pytest.mark.parametrize("world", ["loans, days move by .15", "loans, days move by .25"])
 def test_days_that_differ_are_no_false_alarm(world, days):
-    """A test whether days differ, before they counted, left 9 to 14 of 100."""
+    """Without the variance of days, 9 to 14 of 100 streams were false alarms."""
     streams = 2000 if THOROUGH else 300
-    _, _, found = coverage(world, 600, streams, days)
+    _, _, alarms = coverage(world, 600, streams, days)
 
-    assert found / streams <= 0.06 + 2 * np.sqrt(0.06 * 0.94 / streams)
+    assert alarms / streams <= 0.06 + 2 * np.sqrt(0.06 * 0.94 / streams)
 
 
 def test_a_day_that_has_most_cases_shows_little():
-    """Of twelve days, one with nearly all cases: as of two days, the interval is wide."""
+    """Of twelve days one has nearly all cases: the interval is as wide as that of two days."""
     rng = np.random.default_rng(11)
     even, uneven = PromiseSums(), PromiseSums()
     for day in range(12):
@@ -119,18 +120,17 @@ def test_a_day_that_has_most_cases_shows_little():
 
 def test_the_order_and_the_parts_do_not_matter():
     differences, P, payoffs, _ = draw("three classes", np.random.default_rng(5), 600)
-    whole, parts = PromiseSums(), PromiseSums()
+    ordered, parts = PromiseSums(), PromiseSums()
     for day in range(3):
-        whole.compare(differences[day::3], risk(P[day::3], payoffs[day::3]), day)
+        ordered.compare(differences[day::3], risk(P[day::3], payoffs[day::3]), day)
     for rows in np.random.default_rng(6).permutation(600).reshape(100, 6):
         for day in range(3):
-            some = rows[rows % 3 == day]
-            parts.compare(differences[some], risk(P[some], payoffs[some]), day)
+            of_day = rows[rows % 3 == day]
+            parts.compare(differences[of_day], risk(P[of_day], payoffs[of_day]), day)
 
-    one, other = promise_interval(whole), promise_interval(parts)
-    assert (other.low, other.high, other.day_inflation) == pytest.approx(
-        (one.low, one.high, one.day_inflation)
-    )
+    in_order, in_parts = promise_interval(ordered), promise_interval(parts)
+    expected = in_order.low, in_order.high, in_order.day_inflation
+    assert (in_parts.low, in_parts.high, in_parts.day_inflation) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("amount", [1.0, -2.5, 0.1 + 0.2, -30.0, 1e100, 1e-30])
@@ -141,16 +141,18 @@ def test_an_action_that_earns_the_same_in_every_class_cannot_break_its_promise(a
     sums = PromiseSums()
     sums.compare(payoffs[:, 0] - (P * payoffs).sum(axis=1), risk(P, payoffs), 0)
 
-    found = promise_interval(sums)
-    assert (found.mean, found.low, found.high) == (0, 0, 0)
-    assert found.verdict(0.1 * abs(amount)) == "within_10_percent"
+    interval = promise_interval(sums)
+    assert (interval.mean, interval.low, interval.high) == (0, 0, 0)
+    assert interval.verdict(0.1 * abs(amount)) == "within_10_percent"
 
 
 def test_rounding_of_cases_without_risk_hides_no_others():
     differences, P, payoffs, _ = draw("coins", np.random.default_rng(9), 200)
     plain, mixed = PromiseSums(), PromiseSums()
-    for sums, other in ((plain, 0.0), (mixed, 1e-16)):
-        sums.compare(np.append(differences, np.full(50, other)), risk(*with_certain(P, payoffs)), 0)
+    for sums, difference in ((plain, 0.0), (mixed, 1e-16)):
+        sums.compare(
+            np.append(differences, np.full(50, difference)), risk(*with_certain(P, payoffs)), 0
+        )
 
     assert promise_interval(mixed) == promise_interval(plain)
 
@@ -169,20 +171,20 @@ def test_the_unit_of_money_does_not_matter(world, power):
     """
     differences, P, payoffs, _ = draw(world, np.random.default_rng(10), 4200)
     unit = 2.0**power
-    one, other, mixed = PromiseSums(), PromiseSums(), PromiseSums()
+    plain_sums, scaled_sums, mixed = PromiseSums(), PromiseSums(), PromiseSums()
     for day, rows in enumerate(np.array_split(np.arange(4200), 12)):
-        one.compare(differences[rows], risk(P[rows], payoffs[rows]), day)
-        other.compare(differences[rows] * unit, risk(P[rows], payoffs[rows] * unit), day)
+        plain_sums.compare(differences[rows], risk(P[rows], payoffs[rows]), day)
+        scaled_sums.compare(differences[rows] * unit, risk(P[rows], payoffs[rows] * unit), day)
         mixed.compare(
             differences[rows] * unit ** (day % 2),
             risk(P[rows], payoffs[rows] * unit ** (day % 2)),
             day,
         )
 
-    plain, found = promise_interval(one), promise_interval(other)
+    plain, scaled = promise_interval(plain_sums), promise_interval(scaled_sums)
     ends = np.array([plain.mean, plain.low, plain.high])
-    assert [found.mean, found.low, found.high] == pytest.approx(ends * unit, rel=1e-9)
-    assert (found.dispersion, found.day_inflation) == pytest.approx(
+    assert [scaled.mean, scaled.low, scaled.high] == pytest.approx(ends * unit, rel=1e-9)
+    assert (scaled.dispersion, scaled.day_inflation) == pytest.approx(
         (plain.dispersion, plain.day_inflation)
     )
     assert np.isfinite(promise_interval(mixed).mean)
@@ -199,7 +201,8 @@ def test_at_most_one_null_stream_in_twenty_is_ever_wrong(null):
 
 
 def test_a_real_difference_is_found():
-    rng, found = np.random.default_rng(1), 0
+    rng = np.random.default_rng(1)
+    rejected = 0
     for _ in range(50):
         sequence = Sequence()
         for day in range(60):
@@ -209,9 +212,9 @@ def test_a_real_difference_is_found():
                 np.ones(100),
                 day,
             )
-        found += sequence.interval().low > 0
+        rejected += sequence.interval().low > 0
 
-    assert found >= 45
+    assert rejected >= 45
 
 
 def test_values_that_cannot_differ_say_nothing():

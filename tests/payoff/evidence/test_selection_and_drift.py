@@ -19,21 +19,18 @@ def group(known, cases):
 def test_known_shares_are_compared_by_chi_squared_without_replacement():
     table = np.array([[70, 150], [30, 50]])
     closer = table + np.array([[1, -1], [-1, 1]])  # by one case
-    found = known_shares([group(table[0], table.sum(axis=0))])
+    selection = known_shares([group(table[0], table.sum(axis=0))])
 
-    assert found.p_value == pytest.approx(
-        chi2.sf(chi2_contingency(closer, correction=False).statistic * 299 / 300, 1), rel=1e-6
-    )
+    statistic = chi2_contingency(closer, correction=False).statistic * 299 / 300
+    assert selection.p_value == pytest.approx(chi2.sf(statistic, 1), rel=1e-6)
     assert known_shares([group([70, 150, 30], [100, 200, 100])]).selective
-    assert not known_shares(
-        [group([95_000, 90_000], [100_000, 100_000])]
-    ).selective  # sure, and harmless
+    # The difference is significant, and harmless.
+    assert not known_shares([group([95_000, 90_000], [100_000, 100_000])]).selective
     assert not known_shares([group([3, 5], [5, 5])]).selective
     assert known_shares([group([0, 50], [40, 50])]).selective
     assert known_shares([group([0, 10], [10, 10])]).selective
-    assert known_shares(
-        [group([2_377, 0], [2_377, 23])]
-    ).selective  # few are refused, and never repaid
+    # Few loans are refused, and those are never repaid.
+    assert known_shares([group([2_377, 0], [2_377, 23])]).selective
     assert known_shares([group([59, 0], [59, 1])] * 20).selective
     for nothing in (
         [],
@@ -51,29 +48,30 @@ def test_small_groups_have_the_moments_of_all_ways_to_know_so_many():
         ((0, 2), (0, 3), (4, 3)),
         ((1,), (2,), (3,)),
     ]
-    excess, cover = np.zeros(3), np.zeros((3, 3))
+    excess, total = np.zeros(3), np.zeros((3, 3))
     tables *= 4
+    groups = []
     for actions, known, cases in tables:
-        mean, own = known_moments(cases, sum(known))
+        mean, covariance = known_moments(cases, sum(known))
         excess[list(actions)] += known - mean
-        cover[np.ix_(actions, actions)] += own
+        total[np.ix_(actions, actions)] += covariance
+        groups.append(AlikeDecisions(actions, np.array(known), np.array(cases)))
     excess = np.sign(excess) * np.maximum(np.abs(excess) - 1, 0)
-    expected = chi2.sf(excess @ np.linalg.pinv(cover, rcond=1e-9) @ excess, 2)
+    expected = chi2.sf(excess @ np.linalg.pinv(total, rcond=1e-9) @ excess, 2)
 
-    found = known_shares(
-        [
-            AlikeDecisions(actions, np.array(known), np.array(cases))
-            for actions, known, cases in tables
-        ]
-    )
-    assert found.p_value == pytest.approx(expected)
+    selection = known_shares(groups)
+    assert selection.p_value == pytest.approx(expected)
 
 
 def drawn_groups(rng, groups, size, actions, share):
-    """`share` of groups (g) and actions (a)."""
+    """Groups in which the truth is known with the probabilities `share`, a function of group and
+    action.
+    """
     cases = rng.multinomial(size, np.full(actions, 1 / actions), size=groups)
     g, a = np.indices(cases.shape)
-    return [group(*own) for own in zip(rng.binomial(cases, share(g, a)), cases, strict=True)]
+    return [
+        group(*of_group) for of_group in zip(rng.binomial(cases, share(g, a)), cases, strict=True)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -97,15 +95,12 @@ def test_no_selection_is_found_in_one_of_a_hundred_even_worlds(
         for _ in range(streams)
     )
 
-    assert np.mean([known_shares(world).selective for world in worlds]) <= 0.01 + 3 * np.sqrt(
-        0.01 * 0.99 / streams
-    )
+    selective = np.mean([known_shares(world).selective for world in worlds])
+    assert selective <= 0.01 + 3 * np.sqrt(0.01 * 0.99 / streams)
 
 
 @pytest.mark.parametrize("groups", [1, 10, 300])
-def test_selection_in_common_is_found_however_small_the_groups_are_and_what_cancels_out_in_large_ones(
-    groups,
-):
+def test_selection_is_detected_in_groups_of_any_size_and_what_cancels_out_in_large_ones(groups):
     rng = np.random.default_rng(2)
     for size, share in (
         (groups, lambda _g, a: 0.4 + 0.2 * a),
@@ -125,8 +120,8 @@ def test_bounds_are_of_all_classes_also_of_those_the_model_excludes():
 def test_the_distance_of_distributions_is_that_of_kolmogorov_and_smirnov():
     rng = np.random.default_rng(2)
     before, after = rng.normal(size=3000), rng.normal(0.1, size=2000)
-    found = np.unique(np.concatenate((before, after)))
-    change = histogram_change(*(np.isin(found, side).astype(int) for side in (before, after)))
+    numbers = np.unique(np.concatenate((before, after)))
+    change = histogram_change(*(np.isin(numbers, side).astype(int) for side in (before, after)))
     twin = ks_2samp(before, after, method="asymp")
 
     assert change.ks == pytest.approx(twin.statistic)
@@ -154,12 +149,13 @@ def test_holm_adjusts_in_order():
 
 
 def test_means_of_skewed_differences_hold():
-    rng, held = np.random.default_rng(5), 0
+    rng = np.random.default_rng(5)
+    held = 0
     for _ in range(600):
         sums = MeanSums()
         sums.add(rng.exponential(size=80))
-        found = sums.mean()
-        held += found.low <= 1 <= found.high
+        mean = sums.mean()
+        held += mean.low <= 1 <= mean.high
 
     assert 0.93 - 0.03 <= held / 600 <= 0.975
     few = MeanSums()
@@ -180,10 +176,10 @@ def test_many_rare_categories_are_no_change(sizes):
     rng = np.random.default_rng(2)
     shares = 1 / np.arange(1, 2_001)
     shares /= shares.sum()
-    found = [
+    p_values = [
         category_change(*(rng.multinomial(n, shares) for n in sizes)).p_value for _ in range(200)
     ]
-    assert 0.02 < np.mean(np.array(found) < 0.05) < 0.07
+    assert 0.02 < np.mean(np.array(p_values) < 0.05) < 0.07
 
 
 def test_new_categories_are_a_change_even_if_each_is_rare():
@@ -201,9 +197,16 @@ def test_two_categories_are_compared_exactly_however_rare():
 
 @pytest.mark.parametrize(
     ("interval", "expected"),
-    [((1.0, 0.0, 9.0, np.inf), 0.05), ((-1.0, -9.0, 0.0, 3), 0.05), ((2.0, 1.0, 3.0, np.inf), 8.857e-5),
-     ((2.0, 1.0, 3.0, 1), 0.02502), ((0.0, -1.0, 1.0, 4), 1.0), ((1.0, 1.0, 1.0, 2), 0.0), ((0.0, 0.0, 0.0, 2), 1.0)],
-)  # fmt: skip
+    [
+        ((1.0, 0.0, 9.0, np.inf), 0.05),
+        ((-1.0, -9.0, 0.0, 3), 0.05),
+        ((2.0, 1.0, 3.0, np.inf), 8.857e-5),
+        ((2.0, 1.0, 3.0, 1), 0.02502),
+        ((0.0, -1.0, 1.0, 4), 1.0),
+        ((1.0, 1.0, 1.0, 2), 0.0),
+        ((0.0, 0.0, 0.0, 2), 1.0),
+    ],
+)
 def test_the_p_value_of_an_interval(interval, expected):
     assert Mean(*interval).p_value == pytest.approx(expected, rel=1e-3)
 
@@ -220,11 +223,11 @@ def test_the_p_value_of_an_interval(interval, expected):
 )
 def test_a_small_sample_to_train_on_is_no_change(shares, rows, n):
     rng = np.random.default_rng(1)
-    found = [
+    p_values = [
         category_change(rng.multinomial(n, shares), rng.multinomial(rows, shares)).p_value
         for _ in range(400)
     ]
-    assert np.mean(np.array(found) < 0.05) < 0.065
+    assert np.mean(np.array(p_values) < 0.05) < 0.065
 
 
 def test_a_change_of_shares_is_found_and_measured():

@@ -41,9 +41,11 @@ def moved(P, moves, spread):
     return np.column_stack((1 - share, share))
 
 
-# probabilities, matrix, log-normal spread of the amounts at stake, how the truth differs from what
-# is promised, and by how much whole days do, on the probit scale
-RARE, EVEN, FEW = binary(0.6, 12), binary(2, 2), binary(2, 2, 0.5)
+RARE = binary(0.6, 12)
+EVEN = binary(2, 2)
+UNLIKELY = binary(2, 2, 0.5)
+# For each world: the probabilities, the matrix, the log-normal spread of the amounts at stake, how
+# the truth differs from the promise, and how much days differ, on the probit scale.
 WORLDS = {
     "rare losses": (RARE, FRAUD, 0.0, None, 0.0),
     "very rare losses": (binary(0.6, 12, 0.1), FRAUD, 0.0, None, 0.0),
@@ -56,44 +58,41 @@ WORLDS = {
     "coins that are less sure": (EVEN, COIN, 0.0, 0.6, 0.0),
     "rare losses, days move by .15": (RARE, FRAUD, 0.0, None, 0.15),
     "rare losses, days move by .25": (RARE, FRAUD, 0.0, None, 0.25),
-    "loans, days move by .15": (FEW, LOAN, 0.0, None, 0.15),
-    "loans, days move by .25": (FEW, LOAN, 0.0, None, 0.25),
+    "loans, days move by .15": (UNLIKELY, LOAN, 0.0, None, 0.15),
+    "loans, days move by .25": (UNLIKELY, LOAN, 0.0, None, 0.25),
     "losses twice as frequent, days move by .25": (RARE, FRAUD, 0.0, (1.0, 2.0), 0.25),
-    "a quarter more bad loans, days move by .25": (FEW, LOAN, 0.0, (1.0, 1.25), 0.25),
+    "a quarter more bad loans, days move by .25": (UNLIKELY, LOAN, 0.0, (1.0, 1.25), 0.25),
 }
 
 
 def draw(world, rng, n, days=1):
-    """Differences (n,), probabilities and payoffs (n, K) of the decisions, and the true mean
-    difference of these; equal parts are of one day each.
+    """Differences (n,), probabilities and payoffs (n, K) of the decisions, and their true mean
+    difference; each day has an equal part of the decisions.
     """
     make, matrix, spread, truth, day_effect = WORLDS[world]
-    P, M, each = make(rng, n), np.repeat(matrix[None], n, axis=0), np.arange(n)
+    P, M = make(rng, n), np.repeat(matrix[None], n, axis=0)
+    rows = np.arange(n)
     if spread:
         M *= np.exp(spread * rng.normal(size=n))[:, None, None]
         M[:, :, 1] = -5.0  # checking costs the same for any amount
-    real = (
-        moved(P, day_effect * rng.normal(size=days)[each * days // n], day_effect)
-        if day_effect
-        else P
-    )
+    real = P
+    if day_effect:
+        moves = day_effect * rng.normal(size=days)
+        real = moved(P, moves[rows * days // n], day_effect)
     if isinstance(truth, tuple):
         real = odds(real, truth)
     elif truth is not None:
         real = truth * real + (1 - truth) / P.shape[1]
     choice = np.einsum("nk,nka->na", P, M).argmax(axis=1)
-    payoffs = M[each, :, choice]
+    payoffs = M[rows, :, choice]
     y = (rng.random(n)[:, None] > real.cumsum(axis=1)).sum(axis=1).clip(max=P.shape[1] - 1)
     expected = (P * payoffs).sum(axis=1)
-    return (
-        payoffs[each, y] - expected,
-        P,
-        payoffs,
-        float(((real * payoffs).sum(axis=1) - expected).mean()),
-    )
+    mean = float(((real * payoffs).sum(axis=1) - expected).mean())
+    return payoffs[rows, y] - expected, P, payoffs, mean
 
 
-def judged(world, rng, n, days=1):
+def promise_of(world, rng, n, days=1):
+    """The interval of n decisions of a world."""
     differences, P, payoffs, _ = draw(world, rng, n, days)
     sums, risks = PromiseSums(), risk(P, payoffs)
     for day, rows in enumerate(np.array_split(np.arange(n), days)):
@@ -103,26 +102,29 @@ def judged(world, rng, n, days=1):
 
 @cache
 def mean_difference(world):
-    """Of the population."""
+    """The mean difference of the population."""
     return draw(world, np.random.default_rng(99), 300_000, 30_000)[3]
 
 
 def coverage(world, n, streams, days=1, seed=0):
-    """Of so many streams: how many got an interval, how many of these hold the true mean
-    difference, and how many exclude 0.
+    """The number of streams that have an interval, of intervals that contain the true mean
+    difference, and of intervals that exclude 0.
     """
-    real, rng = mean_difference(world), np.random.default_rng([seed, n])
-    given = held = found = 0
+    real = mean_difference(world)
+    rng = np.random.default_rng([seed, n])
+    intervals = held = alarms = 0
     for _ in range(streams):
-        one = judged(world, rng, n, days)
-        if one.low is not None:
-            given += 1
-            held += one.low <= real <= one.high
-            found += not one.low <= 0 <= one.high
-    return given, held, found
+        interval = promise_of(world, rng, n, days)
+        if interval.low is not None:
+            intervals += 1
+            held += interval.low <= real <= interval.high
+            alarms += not interval.low <= 0 <= interval.high
+    return intervals, held, alarms
 
 
 DAYS, A_DAY = 200, 25
+# For each stream: the values, their shares, and the log-normal spread of the amounts that multiply
+# them.
 NULLS = {
     "even": ((-1.0, 0.0, 1.0), (0.1, 0.8, 0.1), 0.0),
     "rare losses": ((1.0, 0.0, -100.0), (0.1, 0.899, 0.001), 0.0),
@@ -130,19 +132,21 @@ NULLS = {
     "few that differ": ((-1.0, 0.0, 1.0), (0.005, 0.99, 0.005), 0.0),
     "an amount for each case": ((-1.0, 0.0, 1.0), (0.1, 0.8, 0.1), 1.0),
     "rare losses of any amount": ((1.0, 0.0, -20.0), (0.1, 0.895, 0.005), 1.0),
-}  # values, their shares, and the log-normal spread of the amounts that they are multiples of
+}
 
 
 def wrong_sequences(values, shares, spread, streams, seed=0):
     """The share of null streams whose sequence excludes 0 on any of 200 days."""
-    rng, wrong = np.random.default_rng(seed), 0
+    rng = np.random.default_rng(seed)
+    wrong = 0
     for _ in range(streams):
-        sequence, failed = Sequence(), False
+        sequence = Sequence()
+        failed = False
         for day in range(DAYS):
             amounts = np.exp(spread * rng.normal(size=A_DAY))
             gains = amounts * rng.choice(values, A_DAY, p=shares)
             sequence.add(gains, amounts * min(values), amounts * max(values), day)
-            found = sequence.interval()
-            failed |= not found.low <= 0 <= found.high
+            interval = sequence.interval()
+            failed |= not interval.low <= 0 <= interval.high
         wrong += failed
     return wrong / streams
