@@ -265,7 +265,7 @@ class DatasetStore:
         ]
 
     def _period(self) -> str:
-        """The name of the present half of `keep_inline`; empty where inline data sets never expire."""
+        """The name of the present half of `keep_inline`; empty if inline data sets never expire."""
         if self._keep_inline == math.inf:
             return ""
         return f"{self._keep_inline:.0f} {self._clock() // (self._keep_inline / 2):.0f}"
