@@ -65,7 +65,8 @@ def choose_transform(
     on fewer than `_MIN_ROWS` rows. Three fits for each candidate and label on two thirds of at most
     `_MAX_ROWS` rows.
     """
-    transform, categorical = learner.numeric_transform, learner.categorical()
+    transform = learner.numeric_transform
+    categorical = learner.categorical()
     if transform != "auto":
         return transform
     if len(categorical) == X.shape[1]:

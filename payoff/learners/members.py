@@ -97,7 +97,8 @@ def collect(
         for k in range(size):
             reached[i, k] /= weight
         for k in range(size, near.shape[1]):
-            near[i, k], reached[i, k] = near[i, size - 1], 1.0
+            near[i, k] = near[i, size - 1]
+            reached[i, k] = 1.0
         S = max(S, size)
     return S
 
@@ -120,7 +121,8 @@ def list_rows(total: F64, blocks: U8, near: I32, reached: F64) -> int:
 
     Sets `total` and `blocks` to zero for the next row.
     """
-    size, weight = 0, 0.0
+    size = 0
+    weight = 0.0
     for block in range(blocks.shape[0]):
         if blocks[block] == 0:
             continue
@@ -128,6 +130,8 @@ def list_rows(total: F64, blocks: U8, near: I32, reached: F64) -> int:
         for row in range(block * _BLOCK, min((block + 1) * _BLOCK, total.shape[0])):
             if total[row] > 0.0:
                 weight += total[row]
-                near[size], reached[size], total[row] = row, weight, 0.0
+                near[size] = row
+                reached[size] = weight
+                total[row] = 0.0
                 size += 1
     return size

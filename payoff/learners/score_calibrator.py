@@ -89,7 +89,8 @@ class ScoreCalibrator(Learner):
         self._calibrate_on(X, codes, weights)
 
     def _calibrate_on(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
-        self.model_, self.calibrator_ = self._model(X), None
+        self.model_ = self._model(X)
+        self.calibrator_ = None
         if self.calibration_ != "none":
             P = self.model_.posterior(X)
             self.calibrator_ = loading.scikit.fit_calibrator(self.calibration_, P, codes, weights)

@@ -48,6 +48,15 @@ class _Rows(NamedTuple):
     orders: Orders
 
 
+class _Forest(NamedTuple):
+    """A forest of a chain without a fold; `reads` None is all columns, with random gaps."""
+
+    without: int
+    reads: Lacking | None
+    rule: Rule
+    K: int
+
+
 class _Unseen(NamedTuple):
     """Predictions of n rows by a chain that did not see them, and their truth.
 
@@ -170,7 +179,9 @@ def _chains(
     cells = [n * length for length, _ in reading]
     work = {k: _work(seeds if k == ALL else unseen, cells) for k in rows}
     pieces = (
-        delayed(_grow_trees)(*rows[k][:4], k, reading[f] if f else None, K, rules[f], batch)
+        delayed(_grow_trees)(
+            *rows[k][:4], _Forest(k, reading[f] if f else None, rules[f], K), batch
+        )
         for k in rows
         for f, batch in work[k]
     )
@@ -233,21 +244,17 @@ def _grow_trees(
     codes: np.ndarray,
     weights: np.ndarray,
     fold: np.ndarray,
-    without: int,
-    reads: Lacking | None,
-    K: int,
-    rule: Rule,
+    forest: _Forest,
     seeds: Sequence[int],
 ) -> Nodes:
-    """Trees on the columns of X (S, n) that the forest `reads`, of rows outside the fold `without`.
-
-    `reads` None is all columns, with random gaps.
-    """
-    inside = fold != without
-    length, lost = (len(X), ()) if reads is None else reads
-    rows, y, w = np.ascontiguousarray(X[:length, inside]), codes[inside], weights[inside]
+    """Trees of a forest, one for each seed, on the columns X (S, n) of all rows."""
+    K, rule = forest.K, forest.rule
+    inside = fold != forest.without
+    y, w = codes[inside], weights[inside]
+    length, lost = forest.reads or (len(X), ())
+    rows = np.ascontiguousarray(X[:length, inside])
     rows[list(lost)] = np.nan  # a column without values is never split on
-    if reads is not None:
+    if forest.reads is not None:
         return grow(rows, y, w, K, rule, seeds)[0]
     gappy = [grow(with_gaps(rows, seed)[0], y, w, K, rule, [seed])[0] for seed in seeds]
     return beside(gappy, gappy[0].prior)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -57,6 +57,13 @@ Rows are used for training, for validation, or not at all.
 """
 
 
+class _Candidate(NamedTuple):
+    """A forest to compare: its columns, and the rule by which it is grown."""
+
+    columns: list[int]
+    rule: Rule
+
+
 def rank_categories(
     X: np.ndarray,
     codes: np.ndarray,
@@ -104,27 +111,28 @@ def find_order(
         _split(X, codes, weights, use, K, learner.categorical()) for use in _uses(codes, seed)
     ]
     seeds = np.random.default_rng(seed).integers(2**62, size=_TREES).tolist()
-    importance = _grow(*splits[0], list(range(m)), K, defaults[-1], seeds)[1]
+    importance = _grow(*splits[0], _Candidate(list(range(m)), defaults[-1]), K, seeds)[1]
     by_importance = np.argsort(-importance, kind="stable").tolist()
     prior = np.bincount(codes, weights) / weights.sum()
     order: list[int] = []
     rules: list[Rule] = []
     loss = np.concatenate([_loss(prior[None], *split[1:]) for split in splits])
     free = {j for j in by_importance if prices.cost[j] == 0}
-    candidates = [j for rank, j in enumerate(by_importance) if rank < _CANDIDATES or j in free]
-    searched = min(placed, steps, len(candidates))
-    for step in range(searched):
-        columns = [j for j in candidates if j not in order]
-        report(step / searched, "choosing the order of features")
+    searched = [j for rank, j in enumerate(by_importance) if rank < _CANDIDATES or j in free]
+    placed = min(placed, steps, len(searched))
+    for step in range(placed):
+        columns = [j for j in searched if j not in order]
+        report(step / placed, "choosing the order of features")
         rule = defaults[step] if rules == defaults[:step] else rules[-1]
-        losses = _losses(splits, [([*order, j], rule) for j in columns], K, prior, seeds)
+        candidates = [_Candidate([*order, j], rule) for j in columns]
+        losses = _losses(splits, candidates, prior, seeds)
         price = [prices.paid([*order, j])[-1] for j in columns]
         chosen = _best(loss - losses[:, 0], price, least)
         if chosen is None:
             break
         order.append(columns[chosen])
         rivals = [rival for rival in alternatives if rival != rule]
-        rival_losses = _losses(splits, [(order, rival) for rival in rivals], K, prior, seeds)
+        rival_losses = _losses(splits, [_Candidate(order, rival) for rival in rivals], prior, seeds)
         better = _clearly_better(losses[chosen, 1], rival_losses[:, 1])
         if better is None:
             loss = losses[chosen, 0]
@@ -195,23 +203,22 @@ def _best(gains: np.ndarray, price: Sequence[float], least: float | None) -> int
 
 def _losses(
     splits: Sequence[Split],
-    forests: Sequence[tuple[list[int], Rule]],
-    K: int,
+    candidates: Sequence[_Candidate],
     prior: np.ndarray,
     seeds: Sequence[int],
 ) -> F64:
-    """The log losses (i, 2, rows) of `forests` of columns and a rule, on the validation rows.
+    """The log losses (i, 2, rows) of candidates on the validation rows; `prior` (K,).
 
     The first is that of the probabilities, the second that of these to the best of `_POWERS`, as
     calibration will raise them.
     """
     pieces = (
-        delayed(_validate)(*split, *forest, K, prior, seeds)
+        delayed(_validate)(*split, candidate, prior, seeds)
         for split in splits
-        for forest in forests
+        for candidate in candidates
     )
     losses = Parallel(prefer="threads")(pieces)
-    count = len(forests)
+    count = len(candidates)
     return np.array([np.concatenate(losses[i::count], axis=1) for i in range(count)])
 
 
@@ -220,15 +227,13 @@ def _validate(
     codes: np.ndarray,
     weights: np.ndarray,
     use: np.ndarray,
-    columns: list[int],
-    rule: Rule,
-    K: int,
+    candidate: _Candidate,
     prior: np.ndarray,
     seeds: Sequence[int],
 ) -> F64:
-    """The two log losses (2, rows) of one forest on the validation rows of a split."""
-    forest, _ = _grow(X, codes, weights, use, columns, K, rule, seeds)
-    rows = X[use == _VALIDATION][:, columns]
+    """The two log losses (2, rows) of a candidate on the validation rows of a split."""
+    forest, _ = _grow(X, codes, weights, use, candidate, len(prior), seeds)
+    rows = X[use == _VALIDATION][:, candidate.columns]
     T = len(seeds)
     P = (T * forest.shares(rows, np.ones(len(rows), dtype=np.int32)) + prior / 2) / (T + 0.5)
     losses = [_loss(P, codes, weights, use)]
@@ -243,15 +248,14 @@ def _grow(
     codes: np.ndarray,
     weights: np.ndarray,
     use: np.ndarray,
-    columns: list[int],
+    candidate: _Candidate,
     K: int,
-    rule: Rule,
     seeds: Sequence[int],
 ) -> tuple[Nodes, F64]:
-    """The forest of some columns on the training rows of a split, and the importance of each."""
+    """A candidate on the training rows of a split, and the importance of its columns."""
     rows = use == _TRAINING
-    x = np.ascontiguousarray(X[rows][:, columns].T)
-    return grow(x, codes[rows], weights[rows], K, rule, seeds)
+    x = np.ascontiguousarray(X[rows][:, candidate.columns].T)
+    return grow(x, codes[rows], weights[rows], K, candidate.rule, seeds)
 
 
 def _loss(P: np.ndarray, codes: np.ndarray, weights: np.ndarray, use: np.ndarray) -> F64:

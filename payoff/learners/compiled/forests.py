@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -20,6 +20,15 @@ from payoff.progress import report
 _CELLS = 8_000_000  # cells of the table, times trees, in a piece of work: about a third of a second
 _MAX_BATCH = 16  # trees between two reports of progress
 _MAX_TREES_OF_LEAF = 100  # the maximum number of trees of a forest that chooses the size of leaves
+
+
+class _Forest(NamedTuple):
+    """A forest of all rows but those of one fold; `n_classes` is 1 for numbers."""
+
+    model: RandomForestClassifier | RandomForestRegressor
+    n_classes: int
+    categorical: Sequence[int]
+    without: int
 
 
 def forest_like(learner: Any) -> RandomForestClassifier | RandomForestRegressor:
@@ -58,15 +67,13 @@ def grow_forests(
     size = learner.n_estimators
     batch = int(np.clip(_CELLS // max(rows.X.size, 1), 1, _MAX_BATCH))
     starts = range(0, size, batch)
-    models = {
-        fold: forest_like(learner.seeded()).set_params(min_samples_leaf=min_samples_leaf)
-        for fold in folds
-    }
+    forests = []
+    for fold in folds:
+        model = forest_like(learner.seeded()).set_params(min_samples_leaf=min_samples_leaf)
+        forests.append(_Forest(model, n_classes, categorical, fold))
     grown = Parallel(prefer="threads", return_as="generator")(
-        delayed(_grow_trees)(
-            models[fold], n_classes, categorical, *rows, fold, start, min(batch, size - start)
-        )
-        for fold in folds
+        delayed(_grow_trees)(forest, *rows, start, min(batch, size - start))
+        for forest in forests
         for start in starts
     )
     done = 0
@@ -82,8 +89,8 @@ def grow_forests(
             done += len(distributions)
             report(done / (size * len(folds)), stage)
         prior = np.concatenate(roots).mean(axis=0)
-        forest = FlatForest(beside(parts, prior / prior.sum()), rows.X.shape[1], orders)
-        yield fold, forest, np.hstack(bags)
+        flat = FlatForest(beside(parts, prior / prior.sum()), rows.X.shape[1], orders)
+        yield fold, flat, np.hstack(bags)
 
 
 def best_leaf(
@@ -134,30 +141,27 @@ def _sample_weight(weights: np.ndarray) -> np.ndarray | None:
 
 
 def _grow_trees(
-    model: RandomForestClassifier,
-    n_classes: int,
-    categorical: Sequence[int],
+    forest: _Forest,
     X: np.ndarray,
     codes: np.ndarray,
     weights: np.ndarray,
     fold: np.ndarray,
-    without: int,
     start: int,
     count: int,
 ) -> tuple[Nodes, np.ndarray, np.ndarray, Orders]:
-    """`count` trees, from number `start`, of the forest of the rows outside the fold `without`.
+    """`count` trees of a forest, from number `start`.
 
     Returns them flat, the distributions at their roots (count, K), whether they grew from each of
     these rows (n, count), and the order of the categories.
     """
-    rows, truth, weight = FoldedRows(X, codes, weights, fold).without(without)
+    rows, truth, weight = FoldedRows(X, codes, weights, fold).without(forest.without)
     numbers = truth.dtype.kind == "f"
     ranked = (truth - truth.mean())[:, None] / (truth.std() or 1.0) if numbers else truth
-    orders = order_categories(rows, ranked, weight, n_classes, categorical)
-    grown = clone(model).set_params(n_estimators=start + count)
+    orders = order_categories(rows, ranked, weight, forest.n_classes, forest.categorical)
+    grown = clone(forest.model).set_params(n_estimators=start + count)
     # A warm start skips the trees that exist, and their seeds.
     grown.estimators_ = [None] * start
-    target = truth.ravel() if n_classes == 1 else truth
+    target = truth.ravel() if forest.n_classes == 1 else truth
     grown.fit(orders.apply(rows), target, sample_weight=_sample_weight(weight))
     grown.estimators_ = grown.estimators_[start:]
     trees = [converted(tree.tree_) for tree in grown.estimators_]

@@ -120,7 +120,9 @@ def add_columns(
     The charges that are `paid` (S,) cost nothing more, nor do those of the columns of `start`. A
     column lowers the loss by more than `least` times what one without information does.
     """
-    Phi, y, loss, members = problem.columns, problem.targets, problem.loss, problem.charges.members
+    Phi, y = problem.columns, problem.targets
+    loss = problem.loss
+    members = problem.charges.members
     total = weights.sum()
     n_rows = total**2 / (weights @ weights)
     # The offset follows a column, so that only the spread about the mean counts.
@@ -154,8 +156,9 @@ class NodeProblem:
     """
 
     def __init__(self, tree: SoftTree, k: int) -> None:
-        self.tree, self.k, self.problem = tree, k, tree.problem
-        problem = self.problem
+        self.tree = tree
+        self.k = k
+        self.problem = problem = tree.problem
         self.reach = problem.shares * tree.reach(k)
         squares = np.square(tree.weights[k])
         self.active = np.flatnonzero((squares > _STILL**2).any(axis=1))

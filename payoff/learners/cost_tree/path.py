@@ -190,7 +190,8 @@ class Setting:
         nodes = np.flatnonzero(hard.alive).tolist()
         place = {k: i for i, k in enumerate(nodes)}
         support = np.array([hard.support(k) for k in nodes])
-        (N, T), L = support.shape, hard.loss.outputs
+        N, T = support.shape
+        L = hard.loss.outputs
         leaf = np.array([hard.leaf(k) for k in nodes])
         routes = np.where(leaf[:, None], 0.0, hard.routes[nodes])
         predictors = hard.predictors[nodes].transpose(1, 0, 2).reshape(T, N * L)

@@ -153,7 +153,8 @@ class SoftTree:
 
     def __init__(self, problem: Objective, depth: int) -> None:
         self.problem = problem
-        N, (n, T) = 2**depth - 1, problem.columns.shape
+        N = 2**depth - 1
+        n, T = problem.columns.shape
         self.weights = np.zeros((N, T, problem.scores))
         self.offsets = np.zeros((N, problem.loss.outputs))
         self.thresholds = np.zeros(N)
