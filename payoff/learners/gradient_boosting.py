@@ -143,13 +143,13 @@ class GradientBoosting(Learner):
         self,
         rows: FoldedRows,
         folds: int,
-        loss: Callable[[np.ndarray, FoldedRows], float],
+        criterion: Callable[[np.ndarray, FoldedRows], float],
         **parameters: Any,
     ) -> tuple[Any, np.ndarray, int]:
         """The model of all rows, each row's prediction by a model that did not see it, the rounds.
 
-        The rounds are those with which these predictions have the least `loss`. `parameters` come
-        before those of the learner.
+        The rounds are those with which these predictions have the least `criterion`. `parameters`
+        come before those of the learner.
         """
         stages = np.unique(np.ceil(_STAGES * int(self.max_iter)).astype(int)).tolist()
         fits = Parallel(prefer="threads", return_as="generator")(
@@ -163,7 +163,7 @@ class GradientBoosting(Learner):
                 unseen = np.zeros(shape, dtype=predictions.dtype)
             unseen[:, rows.fold == number] = predictions
             report((number + 1) / (folds + 1), stage_name(number, folds))
-        best = int(np.argmin([loss(predictions, rows) for predictions in unseen]))
+        best = int(np.argmin([criterion(predictions, rows) for predictions in unseen]))
         with part(folds / (folds + 1), 1.0, stage_name(folds, folds)):
             model = next(self.grow(*rows.without(ALL), [stages[best]], **parameters))
         return model, unseen[best], stages[best]
