@@ -94,6 +94,12 @@ _LONG = (
 pytest_plugins = ["tests.servers.fixtures"]  # postgres_url, bucket, dask_cluster
 
 
+def pytest_configure(config):
+    """Services that tests start would warn of a variable that is no setting; workers of xdist still need it."""
+    if not config.getoption("numprocesses", default=None):
+        os.environ.pop("PAYOFF_TESTS", None)
+
+
 def pytest_xdist_make_scheduler(config, log):
     """Files go to workers whole and in our order; those that share a browser or a system go to the same one."""
     config.option.loadscopereorder = False

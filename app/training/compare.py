@@ -315,11 +315,11 @@ def _outcome(
     whether it converged, where the kind reports that; or why the fit failed.
     """
     learner = spec.learners[fit.number]
-    request = catalogue.stored(learner.kind, learner.parameters)
     is_held = fold == fit.part
     place = pointer("learners", fit.number)
     try:
         with progress.part(fit.begin, fit.end, fit.stage), placed(place, fit.features):
+            request = catalogue.stored(learner.kind, learner.parameters)
             estimator = built_for(~is_held, case_matrices, request, **building)
             began = perf_counter()
             estimator.fit(X[~is_held], y[~is_held])

@@ -25,6 +25,7 @@ def test_threads_that_ask_about_many_matrices_each_get_the_worth_of_their_own(fr
     """A thread removed the worth of another one before that had returned it: KeyError."""
     experience = SimpleNamespace(worth=lambda B, *_: B[0, 0])
     estimator = SimpleNamespace(model_=SimpleNamespace(columns=[0, 1]), experience_=experience)
+    estimator.asker = estimator
     model = AcquisitionModel.of(estimator, ("a", "b"), ("ill", "well"), PRICES)
 
     def wrong(first: int) -> list[int]:

@@ -58,8 +58,8 @@ def test_ids_come_back_as_they_were_sent_or_as_text_in_columns(service, ward):
         {name: json.loads(text) for name, text in STAKES.items()},
     )
     plain = {"model": ward, "instances": DATA["rows"], **stakes}
-    listed = service.post("/predict", json=plain | {"ids": ids})
-    assert listed.json() == service.post("/predict", json=plain).json() | {"ids": ids}
+    listed = without_words(service.post("/predict", json=plain | {"ids": ids}))
+    assert listed == without_words(service.post("/predict", json=plain)) | {"ids": ids}
     answer = service.post("/predict", json=plain | {"ids": ids}, headers={"Accept": ARROW}).content
     assert pa.ipc.open_stream(answer).read_all()["id"].to_pylist() == list(map(str, ids))
 

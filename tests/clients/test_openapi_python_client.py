@@ -114,7 +114,7 @@ def test_names_of_classes_can_be_typed(generated):
     """A class of an inline schema has the names of all that is around it."""
     folder = Path(generated.models.__file__).parent
     names = re.findall(
-        r"^class (\w+)", "".join(f.read_text() for f in folder.iterdir()), re.MULTILINE
+        r"^class (\w+)", "".join(module.read_text() for module in folder.glob("*.py")), re.MULTILINE
     )
 
     assert [name for name in names if name.count("AdditionalProperty") > 1 or len(name) > 45] == []

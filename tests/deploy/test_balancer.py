@@ -69,13 +69,13 @@ def replica(status: int = 200, check: int | None = None) -> Iterator[tuple[int, 
 
 @pytest.fixture
 def balancer(tmp_path: Path) -> Iterator[Callable[..., httpx.Client]]:
-    """Start nginx with the project's configuration before replicas on these stores of this machine."""
+    """Start nginx with the project's configuration before replicas on these ports of this machine."""
     if not shutil.which("nginx"):
         absent("nginx is not installed (Debian: apt-get install nginx)")
     with ExitStack() as stack:
 
-        def start(*stores: int) -> httpx.Client:
-            port = stack.enter_context(balancing(tmp_path, *stores))
+        def start(*ports: int) -> httpx.Client:
+            port = stack.enter_context(balancing(tmp_path, *ports))
             return stack.enter_context(
                 httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30)
             )

@@ -63,10 +63,9 @@ def test_images_are_pinned_and_only_the_front_is_published(name):
 
     assert service["image"] == "payoff" or re.search(r":v?\d+\.\d+", service["image"])
     assert all(
-        re.match(r"(\$\{PAYOFF_BIND:-)?127\.0\.0\.1\}?:", port)
-        for port in service.get("stores", [])
+        re.match(r"(\$\{PAYOFF_BIND:-)?127\.0\.0\.1\}?:", port) for port in service.get("ports", [])
     )
-    assert len(outer) == ("stores" in service), "whoever is not published has no way out"
+    assert len(outer) == ("ports" in service), "whoever is not published has no way out"
 
 
 def neighbours() -> dict[str, set[str]]:

@@ -138,7 +138,7 @@ def test_a_scheduler_that_is_not_there_is_said_to_be_away_without_its_address(mo
 def test_an_absent_library_is_named_with_what_to_do(monkeypatch):
     monkeypatch.setattr(parallel, "find_spec", lambda _name: None)
     parallel.check_installed("")
-    with pytest.raises(Invalid, match=r"pip install 'payoff\[dask\]'"):
+    with pytest.raises(Invalid, match=r"requirements-scale\.lock"):
         parallel.check_installed("tcp://127.0.0.1:1")
 
 
