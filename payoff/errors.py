@@ -149,15 +149,15 @@ def _place(detail: Any, document: Any) -> tuple[list[int | str], Any]:
     steps: list[int | str] = []
     value = document
     for step in detail["loc"]:
-        if (isinstance(value, dict) and step in value) or (
-            isinstance(value, list) and step in range(len(value))
-        ):
+        steps_of_list = range(len(value)) if isinstance(value, list) else ()
+        if step in (value if isinstance(value, dict) else steps_of_list):
             steps.append(step)
             value = value[step]
+    discriminator = detail.get("ctx", {}).get("discriminator", "")
     if detail["type"] == "missing":
         steps.append(detail["loc"][-1])
-    elif (field := detail.get("ctx", {}).get("discriminator", "")).startswith("'"):
-        steps.append(field.strip("'"))
+    elif discriminator.startswith("'"):
+        steps.append(discriminator.strip("'"))
     return steps, value
 
 
