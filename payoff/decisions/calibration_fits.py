@@ -83,7 +83,8 @@ def fit_isotonic(P: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Isoto
     K = P.shape[1]
     classes = range(1, 2) if K == 2 else range(K)
     fits = [_rising(P[:, k], codes == k, weights) for k in classes]
-    rare = np.flatnonzero(np.bincount(codes, minlength=K) < MIN_ROWS_OF_CURVE) if K > 2 else []
+    is_rare = np.bincount(codes, minlength=K) < MIN_ROWS_OF_CURVE if K > 2 else np.zeros(K, bool)
+    rare = np.flatnonzero(is_rare)
     if len(rare):
         pooled = _rising(P.ravel(), np.eye(K)[codes].ravel(), np.repeat(weights, K))
         for k in rare:
