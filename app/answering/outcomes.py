@@ -10,10 +10,11 @@ from pydantic import BeforeValidator, Field, StrictBool, StrictInt
 
 from app.access.audit import Write
 from app.access.caller import Caller
-from app.errors import NotFound
+from app.errors import NotFound, Unavailable
+from app.outcomes import intake
 from app.outcomes.archive import Located
 from app.outcomes.decision import Label, Outcome, day_of_id, id_digest
-from app.outcomes.intake import Received, receive
+from app.outcomes.rows import ROUNDS
 from app.outcomes.tables import MAX_ID
 from app.requests.fields import TIME_FORM, Moment, Number, Text, WireModel
 from app.stores import Stores
@@ -117,65 +118,38 @@ def check_count(count: int) -> None:
         raise TooLarge(f"a request may have at most {MAX_OUTCOMES:,} outcomes; this has {count:,}")
 
 
-class _Decisions:
-    """The decisions that the outcomes of a request belong to, where the key is for their models."""
-
-    def __init__(self, stores: Stores, caller: Caller, outcomes: OutcomeRows) -> None:
-        self._stores = stores
-        self._caller = caller
-        self._outcomes = outcomes
-        self.ids = list(dict.fromkeys(id_ for id_, truth, *_ in outcomes.rows if truth is not None))
-        self.located: dict[str, Located] = {}
-
-    def resolve(self) -> Mapping[str, tuple[Located, Outcome]]:
-        """Locate the decisions, also again after some have moved; their outcomes, by the ids."""
-        allows = self._caller.allows
-        located = self._stores.archive.locate(self.ids, allows, MAX_DAYS)
-        self.located = {id_: place for id_, place in located.items() if allows(place.model)}
-        return _resolved(self._outcomes, self.located)
-
-    def audited(self, received: Received) -> Write | None:
-        """The entry of the audit log about corrections; an id may identify a person, so it has
-        digests.
-        """
-        corrected = received.corrected
-        if not corrected:
-            return None
-        models = sorted({self.located[id_].model for id_ in corrected})
-        subject = models[0] if len(models) == 1 else f"{len(models)} models"
-        digests = [id_digest(id_) for id_ in corrected[:_MAX_AUDITED_IDS]]
-        return self._stores.audit.entry(
-            self._caller, "outcomes.correct", subject, count=len(corrected), id_digests=digests
-        )
-
-    def is_open(self, id_: str, truth: Label | None) -> bool:
-        """Whether an outcome has no truth, so that nothing of it is stored."""
-        if truth is None:
-            return True
-        decision = self.located.get(id_)
-        return decision is not None and self._outcomes.lacks(truth, decision.terms.classes)
-
-
 def store(
     stores: Stores, caller: Caller, outcomes: OutcomeRows, *, correct: bool
 ) -> dict[str, Any]:
-    """Store outcomes, and report the result of each; see `intake.receive`.
+    """Store outcomes, and report the result of each; see `intake.store`.
 
     Outcomes of decisions that are not recorded, or whose models the key is not for, are unknown.
     Nothing is stored of open ones. Raises Invalid with the place of what does not fit its decision,
-    and then stores nothing. O(n log n).
+    and then stores nothing; Unavailable where decisions keep moving. O(n log n).
     """
     check_count(len(outcomes.rows))
     reject(_flaws(outcomes))
-    decisions = _Decisions(stores, caller, outcomes)
-    received = receive(stores.database, decisions.resolve, correct=correct, also=decisions.audited)
+    ids = list(dict.fromkeys(id_ for id_, truth, *_ in outcomes.rows if truth is not None))
+    for _ in range(ROUNDS):
+        located = stores.archive.locate(ids, caller.allows, MAX_DAYS)
+        located = {id_: located[id_] for id_ in located if caller.allows(located[id_].model)}
+        resolved = _resolved(outcomes, located)
+        try:
+            with stores.database.writing() as connection:
+                received = intake.store(connection, resolved, correct=correct)
+                if received.corrected:
+                    _audited(stores, caller, located, received.corrected)(connection)
+            break
+        except intake.DecisionsMoved:
+            continue
+    else:
+        raise Unavailable("recorded decisions are being moved by another process; try again later")
     stores.recorder.totals.add_outcomes(received.first, time())
-    located = decisions.located
     return {
         "accepted": received.accepted,
         "unchanged": received.unchanged,
-        "open": sum(decisions.is_open(id_, truth) for id_, truth, *_ in outcomes.rows),
-        "unknown": [id_ for id_ in decisions.ids if id_ not in located],
+        "open": sum(_is_open(outcomes, located, id_, truth) for id_, truth, *_ in outcomes.rows),
+        "unknown": [id_ for id_ in ids if id_ not in located],
         "conflicts": [
             {
                 "id": id_,
@@ -185,6 +159,30 @@ def store(
             for id_, stored, outcome in received.conflicts
         ],
     }
+
+
+def _audited(
+    stores: Stores, caller: Caller, located: Mapping[str, Located], corrected: Sequence[str]
+) -> Write:
+    """The entry of the audit log about corrections; an id may identify a person, so it has
+    digests.
+    """
+    models = sorted({located[id_].model for id_ in corrected})
+    subject = models[0] if len(models) == 1 else f"{len(models)} models"
+    digests = [id_digest(id_) for id_ in corrected[:_MAX_AUDITED_IDS]]
+    return stores.audit.entry(
+        caller, "outcomes.correct", subject, count=len(corrected), id_digests=digests
+    )
+
+
+def _is_open(
+    outcomes: OutcomeRows, located: Mapping[str, Located], id_: str, truth: Label | None
+) -> bool:
+    """Whether an outcome has no truth, so that nothing of it is stored."""
+    if truth is None:
+        return True
+    decision = located.get(id_)
+    return decision is not None and outcomes.lacks(truth, decision.terms.classes)
 
 
 def erase(stores: Stores, caller: Caller, id_: str) -> None:

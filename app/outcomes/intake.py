@@ -4,7 +4,7 @@
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import product
@@ -15,15 +15,12 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from sqlalchemy import Connection, delete, insert, select, tuple_
 from sqlalchemy.exc import IntegrityError
 
-from app.database.engine import Database
-from app.errors import Unavailable
 from app.outcomes import rows
 from app.outcomes.archive import Located
 from app.outcomes.decision import DAY, Outcome, Row
-from app.outcomes.rows import ROUNDS, Day, SealedFile, chunks, sealed_files
+from app.outcomes.rows import Day, SealedFile, chunks, sealed_files
 from app.outcomes.tables import OUTCOMES, SEALED_FILES
 
-Also = Callable[[Connection], None]
 # The upper bounds of the histogram's buckets, in seconds.
 _LAG_BUCKETS = (60.0, 3600.0, *(float(days * DAY) for days in (1, 7, 30, 90, 365)))
 _SIGNS = ("gain", "loss")
@@ -46,65 +43,28 @@ class Received:
     first: list[tuple[Located, Outcome]] = field(default_factory=list)
 
 
-Resolve = Callable[[], Mapping[str, tuple[Located, Outcome]]]
+class DecisionsMoved(Exception):
+    """Decisions were sealed or erased, or outcomes of them stored, since they were located."""
 
 
-def receive(
-    database: Database, resolve: Resolve, *, correct: bool, also: Callable[[Received], Also | None]
-) -> Received:
-    """Store outcomes in one transaction.
-
-    `resolve` locates their decisions; it is called again where a file of their days changed
-    meanwhile, or a decision was erased. Fields that the stored outcome lacks are added. One that
-    contradicts it replaces it with `correct`, else it is a conflict. `also` gives what is written
-    in the same transaction. Raises Unavailable where decisions keep moving. O(n log n).
-    """
-    for _ in range(ROUNDS):
-        outcomes = resolve()
-        try:
-            with database.writing() as connection:
-                rows.lock(connection, shared=True)
-                if _moved(connection, outcomes):
-                    continue
-                received = _store(connection, outcomes, correct=correct)
-                if (write := also(received)) is not None:
-                    write(connection)
-                return received
-        except IntegrityError:  # another request has stored an outcome of one of the decisions
-            continue
-    raise Unavailable("recorded decisions are being moved by another process; try again later")
-
-
-def _moved(connection: Connection, outcomes: Mapping[str, tuple[Located, Outcome]]) -> bool:
-    """Whether a decision was sealed or erased, or a file of its day replaced, since `locate`."""
-    located = {(decision.model, decision.day): decision.files for decision, _ in outcomes.values()}
-    files: dict[Day, list[SealedFile]] = {}
-    for days in chunks(sorted(located)):
-        of_days = tuple_(SEALED_FILES.c.model, SEALED_FILES.c.day).in_(days)
-        files |= sealed_files(connection, of_days)
-    if any(files.get(day, ()) != located_files for day, located_files in located.items()):
-        return True
-    return bool(rows.erased(connection, outcomes))
-
-
-def _store(
+def store(
     connection: Connection, outcomes: Mapping[str, tuple[Located, Outcome]], *, correct: bool
 ) -> Received:
-    """Rows are locked in the order of the ids, so that two requests never wait for each other."""
-    table = OUTCOMES.c
+    """Store outcomes with their located decisions, by the ids, in the transaction of `connection`.
+
+    Fields that the stored outcome lacks are added. One that contradicts it replaces it with
+    `correct`, else it is a conflict. Raises DecisionsMoved, after which the transaction must be
+    rolled back and the decisions located again, at most `ROUNDS` times. O(n log n).
+    """
+    rows.lock(connection, shared=True)
+    if _moved(connection, outcomes):
+        raise DecisionsMoved
     outcomes = dict(sorted(outcomes.items()))
-    stored: dict[str, Any] = {}
-    for ids in chunks(outcomes):
-        query = select(OUTCOMES).where(table.id.in_(ids)).order_by(table.id).with_for_update()
-        stored |= {row.id: row for row in connection.execute(query)}
+    stored = _lock_rows(connection, outcomes)
     received = Received()
     new: dict[str, dict[str, Any]] = {}
     for id_, (decision, outcome) in outcomes.items():
-        before, revision = decision.outcome, decision.revision
-        row = stored.get(id_)
-        if row is not None:
-            before = Outcome(row.truth, row.action, row.benefit, row.at, row.number)
-            revision = row.revision
+        before, revision = stored.get(id_, (decision.outcome, decision.revision))
         after = outcome if before is None or outcome == before else before.joined(outcome)
         if after == before:
             received.unchanged += 1
@@ -123,10 +83,40 @@ def _store(
         place = {"id": id_, "model": decision.model, "day": decision.day}
         new[id_] = {**place, "received_at": time(), "revision": revision + 1, **vars(after)}
     for ids in chunks(id_ for id_ in new if id_ in stored):
-        connection.execute(delete(OUTCOMES).where(table.id.in_(ids)))
+        connection.execute(delete(OUTCOMES).where(OUTCOMES.c.id.in_(ids)))
     if new:
-        connection.execute(insert(OUTCOMES), list(new.values()))
+        try:
+            connection.execute(insert(OUTCOMES), list(new.values()))
+        except IntegrityError as error:  # another request has stored an outcome of one of them
+            raise DecisionsMoved from error
     return received
+
+
+def _lock_rows(connection: Connection, sorted_ids: Iterable[str]) -> dict[str, tuple[Outcome, int]]:
+    """The outcomes in the table and their revisions, by id.
+
+    Rows are locked in the order of the ids, so that two requests never wait for each other.
+    """
+    table = OUTCOMES.c
+    stored: dict[str, tuple[Outcome, int]] = {}
+    for ids in chunks(sorted_ids):
+        query = select(OUTCOMES).where(table.id.in_(ids)).order_by(table.id).with_for_update()
+        for row in connection.execute(query):
+            outcome = Outcome(row.truth, row.action, row.benefit, row.at, row.number)
+            stored[row.id] = outcome, row.revision
+    return stored
+
+
+def _moved(connection: Connection, outcomes: Mapping[str, tuple[Located, Outcome]]) -> bool:
+    """Whether a decision was sealed or erased, or a file of its day replaced, since `locate`."""
+    located = {(decision.model, decision.day): decision.files for decision, _ in outcomes.values()}
+    files: dict[Day, list[SealedFile]] = {}
+    for days in chunks(sorted(located)):
+        of_days = tuple_(SEALED_FILES.c.model, SEALED_FILES.c.day).in_(days)
+        files |= sealed_files(connection, of_days)
+    if any(files.get(day, ()) != located_files for day, located_files in located.items()):
+        return True
+    return bool(rows.erased(connection, outcomes))
 
 
 class Totals:

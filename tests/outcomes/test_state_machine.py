@@ -28,7 +28,7 @@ from app.database.engine import Database
 from app.outcomes import intake, rows, sealed, sealing, upkeep
 from app.outcomes.archive import Archive
 from app.outcomes.decision import DAY, UNKNOWN, Batch, Decided, Outcome, Terms, new_ids
-from app.outcomes.intake import receive
+from app.outcomes.intake import DecisionsMoved, store
 from app.outcomes.recorder import IdsTaken, RowStore
 from app.outcomes.sealed import SealedFiles
 from app.outcomes.shadows import Shadows
@@ -289,11 +289,18 @@ class Recording(RuleBasedStateMachine):
             return {id_: (found[id_], outcome) for id_ in ids if id_ in found}
 
         self.tick()
-        also = (lambda _: failing) if fails else (lambda _: None)
-        try:
-            received = receive(self.database, located, correct=correct, also=also)
-        except ZeroDivisionError:
-            return
+        for _ in range(rows.ROUNDS):
+            outcomes = located()
+            try:
+                with self.database.writing() as connection:
+                    received = store(connection, outcomes, correct=correct)
+                    if fails:
+                        failing(connection)
+                break
+            except DecisionsMoved:
+                continue
+            except ZeroDivisionError:
+                return
         accepted = unchanged = 0
         conflicts, corrected = [], []
         for id_ in sorted(id_ for id_ in ids if id_ in self.cases):
