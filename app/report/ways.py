@@ -83,7 +83,8 @@ class Paired(MeanSums):
             rows = rows[decided]
         if not len(rows):
             return rows
-        M, best = part.stack.matrices, part.stack.best
+        M = part.stack.matrices
+        best = part.stack.best
         term = part.term[rows]
         truth = part.truth[rows]
         first = base[rows]
