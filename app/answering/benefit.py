@@ -28,7 +28,13 @@ from payoff.decisions.benefit import Prepared, class_means, confusion, mu, row_b
 from payoff.decisions.case_benefits import CaseBenefits, Columns
 from payoff.decisions.folds import stratified_folds
 from payoff.decisions.priors import under_priors
-from payoff.decisions.ranking import MIN_ROWS_TO_COMPARE, LabelledRows, Ranking, contest, doubts
+from payoff.decisions.rule_ranking import (
+    MIN_ROWS_TO_COMPARE,
+    LabelledRows,
+    Ranking,
+    contest,
+    doubts,
+)
 from payoff.decisions.rules import HeldOutRows, Ruled, RuleName, apply_rules, same_for_all
 from payoff.decisions.threshold import HoldoutScores, decide_by_threshold, posterior_threshold
 from payoff.errors import Invalid, TooLarge, pointer

@@ -44,7 +44,7 @@ from app.training.models import card_of
 from payoff import progress
 from payoff.decisions.benefit import decide
 from payoff.decisions.priors import as_priors, under_priors
-from payoff.decisions.ranking import MIN_ROWS_TO_COMPARE
+from payoff.decisions.rule_ranking import MIN_ROWS_TO_COMPARE
 from payoff.errors import Flaw, Invalid, PayoffError, below, pointer, reject
 from payoff.evidence.drift import holm
 from payoff.evidence.intervals import LARGEST_EARNED, SIGNIFICANT

@@ -37,7 +37,7 @@ from app.training.warnings import separating_features
 from payoff import progress
 from payoff.decisions.benefit import class_means
 from payoff.decisions.folds import stratified_folds
-from payoff.decisions.ranking import (
+from payoff.decisions.rule_ranking import (
     MIN_ROWS_TO_COMPARE,
     LabelledRows,
     Ranking,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import chdtrc
 
-from payoff.decisions.ranking import MIN_ROWS_TO_COMPARE
+from payoff.decisions.rule_ranking import MIN_ROWS_TO_COMPARE
 from payoff.evidence.intervals import SIGNIFICANT, UNIT, Mean, PromiseSums, Z, promise_interval
 
 ALPHA = 0.01  # of the tests of this module

@@ -19,7 +19,7 @@ from payoff.decisions.benefit import (
     row_benefits,
 )
 from payoff.decisions.case_benefits import CaseBenefits, Term
-from payoff.decisions.ranking import LabelledRows
+from payoff.decisions.rule_ranking import LabelledRows
 from payoff.errors import Invalid
 from tests.reference import decisions as reference
 

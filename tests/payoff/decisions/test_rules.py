@@ -9,7 +9,7 @@ import pytest
 
 from payoff.decisions.benefit import decide
 from payoff.decisions.folds import stratified_folds
-from payoff.decisions.ranking import LabelledRows, doubts
+from payoff.decisions.rule_ranking import LabelledRows, doubts
 from payoff.decisions.rules import HeldOutRows, apply_rules, beta_delta, hierarchical, same_for_all
 from payoff.decisions.threshold import HoldoutScores, decide_by_threshold
 from tests.reference import decisions as reference

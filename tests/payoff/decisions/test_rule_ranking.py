@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 from scipy.stats import beta
 
-from payoff.decisions.ranking import LabelledRows, Possible, bootstrap_means, contest, doubts, rank
+from payoff.decisions.rule_ranking import (
+    LabelledRows,
+    Possible,
+    bootstrap_means,
+    contest,
+    doubts,
+    rank,
+)
 from payoff.errors import Invalid
 
 B = np.array([[0.0, -1.0], [-10.0, 5.0]])
