@@ -24,7 +24,7 @@ def test_the_least_recently_used_goes_first_and_the_bound_gives_way_to_the_bigge
 ):
     """Which is kept alone: it would otherwise be loaded for every request. What is being loaded counts, too."""
     cache, kept, loads, evicted = Cache(limit), [], 0, 0
-    cache.meant = {f"name {key}": key for key in range(6)}
+    cache.versions = {f"name {key}": key for key in range(6)}
     for key, loaded in uses:
         is_kept = key in kept
         assert cache.get(f"name {key}") == (f"value {key}" if is_kept else None)
@@ -67,7 +67,7 @@ def test_all_who_ask_at_once_wait_for_one_load_or_hear_of_its_failure_which_is_f
 
 def test_what_is_kept_is_not_held_up_by_a_slow_load():
     cache = Cache(10)
-    cache.meant = {"a": "a"}
+    cache.versions = {"a": "a"}
     cache.load("a", 1, lambda: "A")
     began, may_end = Event(), Event()
 
