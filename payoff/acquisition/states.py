@@ -22,8 +22,7 @@ class Trajectories:
     end), `price` (n, S) its price there, and `missing` (n, S) whether its value is missing, which
     costs nothing. `P` (n, S + 1, K) and `vote` (n, S + 1): class distribution, and predicted class
     or number, in each state. `settled` (n,): the first state in which the vote can no longer
-    change,
-    or -1. `resolved` (n,): whether every tree reaches a leaf.
+    change, or -1. `resolved` (n,): whether every tree reaches a leaf.
     """
 
     asked: I32

@@ -4,10 +4,9 @@ A forest that stops when the next feature is not worth its price solves a stoppi
 keeps an `Experience`: the states that rows pass through, in forests that were not grown from these
 rows, with the probabilities in each state. It does not depend on benefits. When a request brings a
 matrix and prices, every row's decision in every state has its benefit, and one pass from the last
-state to the first
-values going on: the gain of a question is the benefit of what happens after it (asking on as long
-as that pays) less the benefit of deciding at once. Regressed on what is at stake, this is the
-estimate that decides whether a case stops.
+state to the first values going on: the gain of a question is the benefit of what happens after it
+(asking on as long as that pays) less the benefit of deciding at once. Regressed on what is at
+stake, this is the estimate that decides whether a case stops.
 Source: Longstaff, Schwartz, "Valuing American options by simulation" (2001), whose regression is by
        time: so it is in a chain of forests, where all cases meet the same states. Elsewhere it is
        by the feature that comes next, so that it also serves cases that begin with other knowledge

@@ -26,8 +26,7 @@ def mcc_curve(p: np.ndarray, _loss: Loss, empty: int) -> Curve:
 
     w(P) = 1 / √(P (n - P)), or 0 where that is undefined. All terms are sums of products of
     nonnegative numbers, right to (6 n + 32) u each; the error counts what their difference cancels.
-    p: (n,) probabilities of at least one item, most likely
-    first. O(n²) in time and memory.
+    p: (n,) probabilities of at least one item, most likely first. O(n²) in time and memory.
     """
     n = len(p)
     k = np.arange(1, n)

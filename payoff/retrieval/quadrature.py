@@ -19,9 +19,8 @@ once: the trapezoid rule in x = log t for a^-power = Γ(power)^-1 ∫ t^(power-1
 relative error is periodic in log a, and by Poisson's summation formula at most
 2 Σ_m |Γ(power + 2πi m/h)| / Γ(power): 2e-16 for h = 1/4. The infinitely many nodes below t =
 1/high, where exp(-at) is nearly a polynomial, are folded into the few nodes of their own Gauss
-rule. An expectation of a
-ratio, computed with such a sum in place of 1/a, is off by at most the same relative error whatever
-the distribution, since the sum replaces 1/a outcome by outcome.
+rule. An expectation of a ratio, computed with such a sum in place of 1/a, is off by at most the
+same relative error whatever the distribution, since the sum replaces 1/a outcome by outcome.
 """
 
 import math

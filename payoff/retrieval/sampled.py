@@ -27,9 +27,8 @@ def select_sampled(
     vectors: for each row (S, L) of 0 and 1, and weights (S,) that sum to 1; P (n, L): the marginals
     towards which these weights are moved. The figures have two more rows: the gap (the loss of the
     best set is smaller by at most this) and the effective number of vectors, 1 / (sum of squared
-    weights). Exact where the gap is 0, which it is unless the loss
-    is Jaccard and the search ends early. O(S L²) a row, for Jaccard up to O(10,000 S). Invalid at
-    `/loss` and `/k_min`.
+    weights). Exact where the gap is 0, which it is unless the loss is Jaccard and the search ends
+    early. O(S L²) a row, for Jaccard up to O(10,000 S). Invalid at `/loss` and `/k_min`.
     """
     if terms.loss.name not in WITH_SAMPLES:
         names = ", ".join(map(repr, WITH_SAMPLES))

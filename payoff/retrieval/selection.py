@@ -144,8 +144,7 @@ def seconds(sizes: np.ndarray, spread: np.ndarray, terms: SetTerms) -> float:
 
     sizes (groups,): the numbers of items; spread (groups,): the variances of the numbers of
     relevant items, on which the lengths of the laws of G-Mean and H-Mean depend. Measured on two
-    cores. TooLarge or Invalid where the loss
-    suits no such group.
+    cores. TooLarge or Invalid where the loss suits no such group.
     """
     is_large = sizes > DP_LIMIT
     n = sizes[is_large].astype(np.float64)

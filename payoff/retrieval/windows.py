@@ -6,9 +6,8 @@ Each of the two laws enters as a short list of values with weights (`window_rule
 - With a variance below 625: the law itself, by recursion over the items, without entries below
   1e-24, whose mass is counted. A law with standard deviation s is smooth enough to keep only every
   (s/2)-th entry: that changes its Fourier transform only at 4 pi / s and above, by at most e^-50
-for
-  the law alone. For s >= 12 the analyticity of the loss (modulus at most 1 wherever the counts have
-  positive real part) makes that a proof, with less than 2e-14 (docs/explanation/retrieval.md);
+  for the law alone. For s >= 12 the analyticity of the loss (modulus at most 1 wherever the counts
+  have positive real part) makes that a proof, with less than 2e-14 (docs/explanation/retrieval.md);
   between 6.3 and 12 it is what tests observe. There, full laws are used as long as that takes a
   second or two, and the result reports when they were not; the loss of the set that is returned
   always comes from full laws.

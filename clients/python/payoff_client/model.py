@@ -248,10 +248,10 @@ class Model(Linked[Mode]):
 
         Files are CSV (also .gz) or Parquet by their suffix. The target has the columns that the
         model does not use, then those of `decide`; it appears when it is complete. `record` is
-        True, False, or the name of a column of ids, with which a
-        file that is decided again records nothing twice; the other arguments are those of `decide`,
-        and `delimiter`, `decimal`, `encoding` of a CSV file. Returns `rows`, `model` and
-        `warnings`. With limits the file is one request; their figures are returned, too.
+        True, False, or the name of a column of ids, with which a file that is decided again records
+        nothing twice; the other arguments are those of `decide`, and `delimiter`, `decimal`,
+        `encoding` of a CSV file. Returns `rows`, `model` and `warnings`. With limits the file is
+        one request; their figures are returned, too.
         """
         source, target = Path(source), Path(target)
         if target.exists() and source.exists() and target.samefile(source):
