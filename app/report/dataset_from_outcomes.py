@@ -20,6 +20,7 @@ from app.report.slices import slices
 from app.stores import Stores
 from app.tables.dataset import Dataset
 from app.tables.notations import reader
+from app.tables.text import normal
 from app.tables.upload_request import UploadRequest
 from app.training.models import card_of
 from payoff.errors import Invalid, TooLarge
@@ -160,7 +161,7 @@ def _rows(
         if isinstance(value, int):  # Arrow makes no floats of integers above 2 ** 53
             value = float(value)
         if name in readers and isinstance(value, str):
-            value = readers[name](value)
+            value = readers[name](normal(value))
         return value
 
     columns = zip(cases.instances, cases.term.tolist(), cases.truth.tolist(), strict=True)

@@ -246,11 +246,12 @@ class Schema:
         return self._spellings[j]
 
     def _numbers(self, j: int, values: Sequence[Any]) -> np.ndarray:
-        """Values (n,) of feature `j`, of which text is written in its notation; ValueError for
-        other text.
+        """Values (n,) of feature `j`, of which text is empty or written in its notation; ValueError
+        for other text.
         """
         read = self.readers[j]
-        numbers = [read(value.strip()) if type(value) is str else value for value in values]
+        values = [*map(_normal, values)]
+        numbers = [read(value) if type(value) is str else value for value in values]
         if numbers.count(None) > values.count(None):
             raise ValueError
         return np.array(numbers, dtype=np.float64)
@@ -259,7 +260,8 @@ class Schema:
         """The flaws, at `/row`, of text of feature `j` that is not written in its notation."""
         expected = f"is not written as {self.names[j]!r} was in training: {self.features[j].form}"
         for i, value in enumerate(values):
-            if type(value) is str and self.readers[j](value.strip()) is None:
+            text = _normal(value)
+            if type(text) is str and self.readers[j](text) is None:
                 yield Flaw(pointer(i), f"{value[:MAX_SHOWN]!r} {expected}")
 
     def word(self, j: int, value: Any) -> str:

@@ -217,6 +217,8 @@ def test_a_boolean_is_one_value_in_all_formats(service, learned, kind):
         (ARROW, arrow(body)),
         (ARROW, arrow(body | {"flag": body["flag"].dictionary_encode()})),
         (ARROW, arrow(body | {"flag": pa.array(["TRUE", "false", None])})),
+        (ARROW, arrow(body | {"flag": pa.array([" True\u00a0", "false", ""])})),
+        (PARQUET, parquet(body | {"flag": pa.array(["True", "false", " "]).dictionary_encode()})),
         (PARQUET, parquet(body)),
     ):
         assert post(service, media_type, content, model=name).json() == expected

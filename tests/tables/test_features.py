@@ -172,6 +172,9 @@ def test_names_and_words_are_looked_up_in_their_normal_form():
     assert warnings == [
         "1 of 2 values of 's' (position 1) were never seen in training (for example 'V') and count as missing"
     ]
+    dates = Schema([Feature("day", "numeric", form="date")])
+    X, warnings = dates.encode([["1970-01-03\u00a0"], [" "], [""], [None]])
+    np.testing.assert_array_equal(X, [[2], [np.nan], [np.nan], [np.nan]])
     with pytest.raises(Invalid) as caught:
         schema.encode([{"fu\u0308r": 1, "f\u00fcr": 1, "s": "v"}])
     assert caught.value.flaws[0].loc == "/0/fu\u0308r"

@@ -171,6 +171,7 @@ def _rows_of_table(table: pa.Table, schema: Schema) -> Rows:
                 pointer(name), f"the type of {name!r} is '{column.type}'; it must be {needed}"
             )
         if j in schema.readers:
+            column = normal_words(column) if holds_text(column.type) else column
             numbers, strange = by_notation(column, schema.features[j].form)
             if strange is not None:
                 reject(
