@@ -4,9 +4,11 @@ it was read as.
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import Self
 
 import numpy as np
@@ -15,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from app.tables.dataset import ColumnReport
-from app.tables.notations import BOOLEAN, candidates, shown
+from app.tables.notations import BOOLEAN, ISO, candidates, reader, shown, without_unit
 from app.tables.source import Kind, Location
 from app.tables.text import MAX_CATEGORY, MAX_SHOWN, refused_character, spelling
 from app.tables.values import is_number
@@ -26,6 +28,7 @@ _NAMED_ID = re.compile(
     r"(.*[\W_])?((?i:id|nr|no|key|uuid|guid|number|nummer))|(?i:.*nummer)|.*[a-z](Id|ID|Nr|Key)"
 )
 _MOST_WORDS_TRIED = 200  # whether they are numbers
+_PLAIN = "number"  # without separators or units, as `types` orders it
 _SHARE_OF_DISTINCT_WORDS = 0.9  # of the words of an identifier
 # n measured integers out of a range of n * n / 10 would hold some five pairs of equal ones.
 _RANGE_DIVISOR = 10
@@ -223,23 +226,33 @@ class Column:
         """The first word that keeps a column from being numbers, and what to do; None for words."""
         words = self.words or []
         sample = words[:_MOST_WORDS_TRIED]
-        numbers = sum(
-            is_number(word, decimal) or candidates(word, decimal) not in ([], [BOOLEAN])
-            for word in sample
-        )
-        if numbers <= _SHARE_OF_NUMBERS * len(sample):
+        notations = [_notations(word, decimal) for word in sample]
+        if sum(map(bool, notations)) <= _SHARE_OF_NUMBERS * len(sample):
             return None
-        order = f'types={{"{self.place.name}": "number"}}'
-        if all(is_number(word, decimal) for word in words):
+        counts = Counter(chain([_PLAIN], chain.from_iterable(notations)))  # plain in doubt
+        usual = [notation for notation in counts if counts[notation] == max(counts.values())]
+        usual = [_PLAIN] if _PLAIN in usual else usual
+        orders = [
+            f'types={{"{self.place.name}": "{without_unit(notation)}"}}' for notation in usual
+        ]
+        order = " or ".join(dict.fromkeys(orders))
+
+        def is_usual(word: str) -> bool:
+            if _PLAIN in usual:
+                return is_number(word, decimal)
+            return any(reader(notation)(word) is not None for notation in usual)
+
+        if all(map(is_usual, words)):
             if not (self.scanned and self.scanned.are_too_many):
                 return None
             return (
                 f"the first {len(words)} of them are numbers; send {order} to leave other words out"
             )
-        row = self._first_row(lambda word: not is_number(word, decimal))
+        row = self._first_row(lambda word: not is_usual(word))
         word = words[self.values[row]][:MAX_SHOWN]
+        noun = "date" if usual[0].startswith(ISO) else "number"
         advice = (
-            f"{word!r} is not a number, as most values are; fix it, or send {order} to leave it out"
+            f"{word!r} is not a {noun}, as most values are; fix it, or send {order} to leave it out"
         )
         return self.place.flaw(row, advice).msg
 
@@ -261,6 +274,12 @@ class Column:
         codes = np.searchsorted(values, self.values)
         codes_of_labels = np.searchsorted(labels, label.values)
         return len(np.unique(codes * len(labels) + codes_of_labels)) == len(values)
+
+
+def _notations(word: str, decimal: str) -> list[str]:
+    """The notations in which a word may be a number; that of booleans is none of these."""
+    plain = [_PLAIN] if is_number(word, decimal) else []
+    return [notation for notation in plain + candidates(word, decimal) if notation != BOOLEAN]
 
 
 def stored_columns(

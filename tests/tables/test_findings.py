@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+from datetime import date
 
 import numpy as np
 import pyarrow as pa
@@ -49,12 +50,26 @@ def numbers(*odd):
     return values
 
 
+def days(odd, pattern="%Y-%m-%d"):
+    """Dates, with something else in row 12 (the header is row 1)."""
+    values = [f"{date(2026, 2, i % 14 + 14):{pattern}}" for i in range(ROWS)]
+    values[10] = odd
+    return values
+
+
 @pytest.mark.parametrize(
     ("values", "words"),
     [
         (numbers("n/a"), ("row 12", "'n/a'", '{"a": "number"}')),
         (numbers("."), ("row 12", "'.'")),
         (numbers("12%"), ("row 12", "'12%'", "not a number")),
+        (days("2026-02-30"), ("row 12", "'2026-02-30' is not a date", '{"a": "date"}')),
+        (days("n/a"), ("row 12", "'n/a' is not a date", '{"a": "date"}')),
+        (days("soon", "%d.%m.%Y"), ("row 12", "'soon' is not a date", '{"a": "date:%d.%m.%Y"}')),
+        (
+            [f'"{i % 7},50 €"' for i in range(ROWS - 1)] + ["soon"],
+            ("row 41", "'soon'", "number:1.234,5"),
+        ),
         ([7] * ROWS, None),
         (["ill" if label == "v" else "well" for label in LABELS], ("label 'y'", "copy")),
         ([float(label == "v") for label in LABELS], ("label 'y'", "copy")),
