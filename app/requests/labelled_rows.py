@@ -52,7 +52,7 @@ def as_probabilities(value: list[Any] | np.ndarray, classes: Sequence[int | str]
     reject(
         Flaw(
             pointer("probabilities", i),
-            f"these sum to {sums[i]:.6g}, and must sum to 1: divide each by the sum",
+            f"these sum to {sums[i]:.8g}, and must sum to 1: divide each by the sum",
         )
         for i in np.flatnonzero(~are_shares(P))
     )
