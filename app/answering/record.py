@@ -10,7 +10,6 @@ from time import time
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-import orjson
 from pydantic import BeforeValidator, Field, StrictBool, WithJsonSchema
 
 from app.access.caller import ANYBODY, Caller, Scope
@@ -22,9 +21,7 @@ from app.registry.loaded import Loaded
 from app.requests.fields import TIME_FORM, Moment, WireModel
 from app.requests.quantities import Quantities
 from app.stores import Stores
-from app.tables.features import Schema
 from app.tables.text import refused_character
-from payoff.decisions.case_benefits import NO_COLUMNS, Columns
 from payoff.errors import Flaw, Invalid, TooLarge, pointer, reject
 from payoff.errors import described as shown
 from payoff.evidence.intervals import LARGEST_EARNED
@@ -173,40 +170,6 @@ def batch(decided: Decided, ids: Ids, caller: Caller) -> Batch:
 def client_of(caller: Caller) -> str | None:
     """The name of the key that asks; None without one."""
     return None if caller.client is None and caller.name == ANYBODY.name else caller.name
-
-
-def texts_of_json(
-    instances: Sequence[Any], schema: Schema, more: Columns = NO_COLUMNS
-) -> list[str]:
-    """Each instance as JSON by feature name, with the values that were sent, and `more` columns."""
-    names = schema.names
-    return _texts(
-        [
-            [instance[name] for name in names] if type(instance) is dict else instance
-            for instance in instances
-        ],
-        schema,
-        more,
-    )
-
-
-def texts_of_rows(X: np.ndarray, schema: Schema, more: Columns = NO_COLUMNS) -> list[str]:
-    """Each encoded row as JSON by feature name, without categories that were not in training."""
-    columns: list[list[Any]] = X.T.tolist()
-    for j in schema.categorical:
-        words = schema.features[j].categories
-        columns[j] = [None if math.isnan(code) else words[int(code)] for code in columns[j]]
-    return _texts(list(zip(*columns, strict=True)), schema, more)
-
-
-def _texts(rows: Sequence[Sequence[Any]], schema: Schema, more: Columns) -> list[str]:
-    names = (*schema.names, *more)
-    extra = np.empty((len(rows), 0)) if not more else np.column_stack([*more.values()])
-    both = zip(rows, extra.tolist(), strict=True)
-    return [
-        orjson.dumps(dict(zip(names, (*row, *values), strict=True))).decode()
-        for row, values in both
-    ]
 
 
 def explored(answer: Answer, model: str, ids: Sequence[str], share: float) -> Answer:

@@ -13,8 +13,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.access.caller import Caller
 from app.answering.decide import RuleFields
-from app.answering.predict import PredictFields, Rows, decide
-from app.answering.record import explored, texts_of_rows
+from app.answering.predict import PredictFields, decide
+from app.answering.record import explored
 from app.errors import NotFound
 from app.outcomes.decision import Batch, day_of
 from app.outcomes.shadows import Shadows
@@ -22,6 +22,7 @@ from app.registry.card import Card
 from app.registry.loaded import Loaded
 from app.registry.registry import Registry
 from app.registry.snapshot import Reference
+from app.requests.rows import NOTHING, Rows, texts_of_rows
 from app.stores import Stores
 from payoff.errors import Flaw, Invalid, PayoffError, pointer, reject
 
@@ -128,7 +129,7 @@ class ShadowDecider:
             return batch
         ids = [row.id for row in batch.rows]
         question = fields.model_copy(update={"explain": False})
-        rows = rows._replace(sent=None)  # to take less memory while they wait
+        rows = rows._replace(instances=None, carried=NOTHING)  # to take less memory while they wait
         offered = Offered(challengers, model, day_of(batch.rows[0].at), question, rows, ids)
         return replace(batch, stored=partial(self.offer, offered))
 

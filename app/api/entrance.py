@@ -16,15 +16,18 @@ import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.access.caller import Caller
+from app.answering.predict import PredictQuestion, extent
 from app.api.codecs.answers import json_of
 from app.api.codecs.json import INLINE_BYTES, document_of
 from app.api.codecs.media_types import JSON
+from app.api.codecs.predict_bodies import body_of_document
 from app.api.dependencies import MATRIX_HEADER
 from app.api.exchange import ALWAYS, UNLESS_OWN, Header, announced, exchange_of
 from app.api.gate import PREDICT, Gate
 from app.api.memory import SMALL
-from app.api.routes.predict import answer_to, asked_of_json, ready, usual_answer
+from app.api.routes.predict import answer_to, pace_of_answer, question_of, quick_answer
 from app.monitoring.metrics import RequestMetrics
+from app.registry.loaded import Loaded
 from app.stores import Stores
 from payoff.errors import PayoffError
 
@@ -49,7 +52,7 @@ class Hot(NamedTuple):
     began: float
 
     def lines(self, defaults: list[Header]) -> bytes:
-        """It as it goes over the wire, with the server's own headers."""
+        """The bytes of the response, with the `defaults`, which are the server's own headers."""
         head = b"".join([b"%b: %b\r\n" % header for header in (*defaults, *self.headers)])
         return b"HTTP/1.1 200 OK\r\n%b\r\n%b" % (head, self.body)
 
@@ -61,14 +64,12 @@ class Entrance:
 
     def __init__(self, gate: Gate, stores: Stores, metrics: RequestMetrics) -> None:
         self._gate = gate
-        self._ports = stores
+        self._stores = stores
         self._metrics = metrics
         self._max_bytes = min(INLINE_BYTES, gate.limits.default)
 
     def plain_head(self, scope: Scope) -> Head | None:
-        """The headers of a request that is plain as far as they tell: JSON in and out, a short
-        body, none twice.
-        """
+        """The headers of a request for JSON with a short JSON body; None for all others."""
         if (
             scope["path"] != _PATH
             or scope["method"] != "POST"
@@ -105,25 +106,18 @@ class Entrance:
     ) -> Hot | None:
         """The answer to a request that is decided at once, and not recorded."""
         document = document_of(body)
-        name = document.get("model") if isinstance(document, dict) else None
-        model = (
-            self._ports.registry.cache.get(name)
-            if isinstance(name, str) and caller.allows(name)
-            else None
-        )
-        if model is None or not model.inline or model.regression:
+        reference = document.get("model") if isinstance(document, dict) else None
+        if not isinstance(reference, str) or not caller.allows(reference):
             return None
-        request = asked_of_json(document, body)
-        if request.fields.record:
+        model = self._stores.registry.cache.get(reference)
+        if model is None or model.regression:
             return None
-        question = ready(request, model, self._ports)
-        content = usual_answer(model, question)  # of few rows, for a matrix of few cells
-        if content is None:
-            if question.pace != "now" or question.numbers * _NUMBER_BYTES > SMALL:
-                return None
-            answer, _ = answer_to(self._ports, caller, question, JSON)
-            content = json_of(answer)
-        if len(content) > SMALL:
+        predict_body = body_of_document(document, body)
+        if predict_body.fields.record:
+            return None
+        question = question_of(predict_body, model, self._stores)
+        content = quick_answer(model, question) or self._content(caller, model, question, len(body))
+        if content is None or len(content) > SMALL:
             return None
         request_id = exchange_of(scope).request_id
         headers = [
@@ -135,6 +129,17 @@ class Entrance:
             headers.append((MATRIX_HEADER.encode(), question.fields.saved.encode()))
         counted = model.name, model.version, len(question.rows.X)
         return Hot(request_id, [*headers, *rate, *ALWAYS, *UNLESS_OWN], content, counted, began)
+
+    def _content(
+        self, caller: Caller, model: Loaded, question: PredictQuestion, size: int
+    ) -> bytes | None:
+        """The JSON of an answer; None where it needs a thread, or would be long."""
+        if pace_of_answer(question, model, size) != "now":
+            return None
+        if extent(model, question.fields, len(question.rows.X)) * _NUMBER_BYTES > SMALL:
+            return None
+        answer, _ = answer_to(self._stores, caller, model, question, JSON)
+        return json_of(answer)
 
     def count(self, scope: Scope, hot: Hot) -> None:
         """Count an answer, and write its line."""
@@ -159,13 +164,10 @@ class Door:
         try:
             async with asyncio.timeout(HELD_SECONDS):
                 first: Message | None = await receive()
-        except TimeoutError:  # further in its time is limited
+        except TimeoutError:  # the layers limit the time of the body
             first = None
-        if (
-            first is not None
-            and first["type"] == "http.request"
-            and not first.get("more_body", False)
-        ):
+        is_request = first is not None and first["type"] == "http.request"
+        if first is not None and is_request and not first.get("more_body", False):
             hot = self._entrance.answer(scope, head, first.get("body", b""))
             if hot is not None:
                 await send({"type": "http.response.start", "status": 200, "headers": hot.headers})
@@ -173,10 +175,9 @@ class Door:
                 self._entrance.count(scope, hot)
                 return
 
-        async def again() -> Message:
-            nonlocal first
-            message = first
-            first = None
-            return await receive() if message is None else message
+        received = [] if first is None else [first]
 
-        await self._app(scope, again, send)
+        async def receive_again() -> Message:
+            return received.pop() if received else await receive()
+
+        await self._app(scope, receive_again, send)

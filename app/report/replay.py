@@ -17,7 +17,7 @@ from pydantic import Field
 
 from app.access.caller import Caller
 from app.answering.decide import Costs, Rule, RuleFields, check_fields
-from app.answering.predict import Rows, decide_given
+from app.answering.predict import decide_given
 from app.errors import NotFound
 from app.jobs.job import Job
 from app.outcomes.decision import UNKNOWN, Cases, Terms, day_of
@@ -36,6 +36,7 @@ from app.requests.matrices import (
     read_matrix,
     with_saved,
 )
+from app.requests.rows import Rows
 from app.requests.specifications import ReplaySpec
 from app.stores import Stores
 from app.tables.notations import reader

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from app.api.codecs import json as json_codec
-from app.api.routes import predict as predict_route
+from app.api.codecs import predict_bodies
 from tests.conftest import serving, settings_for, trained
 from tests.effort import repeated
 
@@ -98,7 +98,7 @@ def test_answers_are_those_of_the_plain_way(tmp_path, monkeypatch):
         for body in bodies(random.Random(18), ROUNDS):
             answers = []
             for way in (counted, lambda *_: None):
-                monkeypatch.setattr(predict_route, "split", way)
+                monkeypatch.setattr(predict_bodies, "split", way)
                 answer = client.post("/predict", content=body)
                 answer.headers.pop("date")
                 answers.append((answer.status_code, answer.content, answer.headers))

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from app.answering.predict import strange_values
 from app.registry.card import FeatureCard
 from app.registry.loaded import Holdout, Loaded
 from app.requests.specifications import LearnerSpec, TrainSpec
+from app.requests.strange_values import strange_values
 from app.tables.dataset import Table
 from app.tables.features import Feature, Schema
 from app.training.evaluation import feature_cards, split_rows

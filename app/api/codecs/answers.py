@@ -5,7 +5,6 @@ tables.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,88 +14,11 @@ from app.answering.decide import Answer
 from app.api.codecs.json import json_bytes
 from app.api.codecs.media_types import JSON, NPY, TABULAR
 from app.api.codecs.npy import npy_response
-from app.outcomes.tables import MAX_ID
 from app.registry.loaded import Loaded
 from app.requests.quantities import Quantities
-from payoff.errors import Flaw, Invalid, pointer, reject
+from app.requests.rows import NOTHING, Carried
 
 WRITTEN = (JSON, NPY, *TABULAR)
-_ID = "id"  # the column of ids that came without a name
-
-
-@dataclass(frozen=True)
-class Carried:
-    """Columns by name, as lists or Arrow columns; the one called `id` holds the ids."""
-
-    id: str | None = None
-    columns: dict[str, Any] = field(default_factory=dict)
-    kept: Sequence[str] = ()
-
-    def document(self) -> dict[str, Any]:
-        """The fields of a JSON answer."""
-        ids = {} if self.id is None else {"ids": _listed(self.columns[self.id])}
-        if not self.kept:
-            return ids
-        return ids | {"kept": {name: _listed(self.columns[name]) for name in self.kept}}
-
-    @property
-    def own_ids(self) -> tuple[str, list[Any]] | None:
-        """The field that has the ids or names their column, and the ids; None without ids."""
-        if self.id is None:
-            return None
-        return "ids" if self.id == _ID else "id", _listed(self.columns[self.id])
-
-    def with_ids(self, ids: Sequence[str | None]) -> Carried:
-        """With the ids of the decisions, where the request has none of its own."""
-        if self.id is not None:
-            return self
-        if _ID in self.columns:
-            raise Invalid.at("/keep", f"with 'record' no other column can be called {_ID!r}")
-        return Carried(_ID, {_ID: list(ids)} | self.columns, self.kept)
-
-    def before(self, columns: dict[str, Any]) -> dict[str, Any]:
-        """These columns, then those of an answer; Invalid at /keep for a name that both have."""
-        for name in self.columns.keys() & columns.keys():
-            raise Invalid.at(
-                "/id" if name == self.id else "/keep",
-                f"the answer has a column {name!r} of its own",
-            )
-        return self.columns | columns
-
-    def refuse_numbers_only(self) -> None:
-        """Invalid where any column comes back, for answers that hold numbers alone."""
-        if self.columns:
-            place = "/keep"
-            if self.id is not None:
-                place = "/ids" if self.id == _ID else "/id"
-            raise Invalid.at(
-                place, "an array of numbers has no place for this; ask for JSON or a table"
-            )
-
-
-NOTHING = Carried()
-
-
-def carried_of_ids(ids: list[Any] | None, instances: Sequence[Any] | np.ndarray) -> Carried:
-    """The ids of a JSON body, one for each instance; Invalid at or below /ids."""
-    if ids is None:
-        return NOTHING
-    reject(
-        Flaw(pointer("ids", i), f"an id is an integer, or text of at most {MAX_ID} characters")
-        for i, id_ in enumerate(ids)
-        if type(id_) is not int and not (type(id_) is str and len(id_) <= MAX_ID)
-    )
-    if len(ids) != len(instances):
-        raise Invalid.at("/ids", f"there are {len(ids):,} ids for {len(instances):,} instances")
-    return Carried(_ID, {_ID: ids})
-
-
-def _listed(column: Any) -> list[Any]:
-    """Values as JSON has them: dates and decimals are text."""
-    if isinstance(column, list):
-        return column
-    as_text = str(column.type).startswith(("decimal", "date", "timestamp"))
-    return list((column.cast("string") if as_text else column).to_pylist())
 
 
 class NamedChoice(NamedTuple):

@@ -8,14 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.answering.predict import Rows
-from app.api.codecs.answers import Carried
 from app.api.codecs.arrow import table_of_arrow, table_of_csv
 from app.api.codecs.media_types import CSV
 from app.api.codecs.npy import finite
 from app.api.codecs.tables import Sheet
 from app.api.memory import NUMBER, TEXT, VALUE, Charge
 from app.outcomes.tables import MAX_ID
+from app.requests.rows import Carried, Rows
 from app.tables.features import Schema, Spellings
 from app.tables.notations import ISO
 from app.tables.text import MAX_CATEGORY, MAX_POSITIONS, MISSING, normal, refused_category
@@ -137,10 +136,8 @@ def read(
     return _carried(sheet, table, features)
 
 
-def rows_of_sheet(
-    sheet: Sheet, schema: Schema, names: Collection[str] = ()
-) -> tuple[Rows, Carried]:
-    """The rows of a table, and the columns that come back with the answer.
+def rows_of_sheet(sheet: Sheet, schema: Schema, names: Collection[str] = ()) -> Rows:
+    """The rows of a table.
 
     The table has a column for each feature, by name, in any order, null or empty where missing. Its
     numbers in columns of `names` that are no features are `Rows.columns`.
@@ -156,7 +153,8 @@ def rows_of_sheet(
     extra = [name for name in extended.names[len(schema.names) :] if name in table.column_names]
     spare = [name for name in table.column_names if name in schema.ignored.difference(extra)]
     table = table.drop_columns(spare) if spare else table
-    return _rows_of_table(table, schema.with_numbers(extra)).apart(extra), carried
+    rows = _rows_of_table(table, schema.with_numbers(extra)).apart(extra)
+    return rows._replace(carried=carried)
 
 
 def _rows_of_table(table: pa.Table, schema: Schema) -> Rows:

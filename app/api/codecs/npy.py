@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from fastapi import Response
 
-from app.answering.predict import Rows
 from app.api.codecs.json import in_header
 from app.api.codecs.media_types import NPY
 from app.api.memory import NUMBER, Charge
+from app.requests.rows import Rows
 from app.tables.features import Schema
 from payoff.errors import Flaw, Invalid, pointer, reject
 

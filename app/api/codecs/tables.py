@@ -7,14 +7,13 @@ import orjson
 from fastapi import Request
 from pydantic import BeforeValidator, Field
 
-from app.answering.predict import Rows
-from app.api.codecs.answers import Carried
 from app.api.codecs.media_types import ARROW, CSV, PARQUET
 from app.api.codecs.uploads import run_while_connected
 from app.api.dependencies import stores_of
 from app.api.exchange import charge_of
 from app.api.memory import Charge
 from app.requests.fields import Names, Text
+from app.requests.rows import Rows
 from app.tables.features import Schema
 from app.tables.source import FILE
 from app.tables.upload_request import Dialect
@@ -68,8 +67,8 @@ class Sheet(NamedTuple):
     fields: TableFields
     charge: Charge
 
-    def rows(self, schema: Schema, names: Collection[str] = ()) -> tuple[Rows, Carried]:
-        """The rows for a model, with the columns `names`, and the columns that come back."""
+    def rows(self, schema: Schema, names: Collection[str] = ()) -> Rows:
+        """The rows for a model, with the columns `names`."""
         # pyarrow takes 40 MB.
         from app.api.codecs.columns import rows_of_sheet  # noqa: PLC0415
 

@@ -13,7 +13,6 @@ from fastapi import Request, Response
 from app.answering import acquire as usecase
 from app.answering.acquire import AcquireAnswer, AcquireRequest
 from app.api.bodies import read, refuse_query
-from app.api.codecs.answers import carried_of_ids
 from app.api.codecs.media_types import JSON
 from app.api.dependencies import caller_of, loaded, stores_of, with_matrix
 from app.api.errors import problems
@@ -24,6 +23,7 @@ from app.api.routing import DirectRoute
 from app.outcomes.decision import Batch
 from app.registry.loaded import Loaded
 from app.requests.matrices import with_saved
+from app.requests.rows import carried_of_ids
 from payoff.errors import Invalid, pointer
 
 _DUMP = orjson.OPT_SERIALIZE_NUMPY

@@ -15,7 +15,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from app import __version__
 from app.answering.decide import Answer
-from app.api.codecs.answers import NOTHING, Answered
+from app.api.codecs.answers import Answered
 from app.api.codecs.inference import (
     BYTES,
     Datatype,
@@ -25,11 +25,11 @@ from app.api.codecs.inference import (
     ModelReady,
     ServerMetadata,
     TensorMetadata,
-    WithoutMatrix,
     encode,
     instances_of,
 )
 from app.api.codecs.media_types import JSON
+from app.api.codecs.predict_bodies import JsonInstances
 from app.api.dependencies import StoresDep, loaded_by_path
 from app.api.errors import problems
 from app.api.exchange import charge_of
@@ -38,7 +38,7 @@ from app.api.limiters import limiters
 from app.api.memory import Charge
 from app.api.routes.health import check_ready
 from app.api.routes.models import ModelReference
-from app.api.routes.predict import ReadRequest, answered, encoded
+from app.api.routes.predict import answered
 from app.api.routing import StrictRoute
 from app.registry.loaded import Loaded
 from app.registry.snapshot import NUMBER
@@ -146,22 +146,26 @@ async def v2_infer(
     numbers has `values`.
     """
     size = _NUMBER_BYTES * sum(math.prod(tensor.shape) for tensor in body.inputs)
-    model = _reference(request, ref)
-    return await answered(request, size, lambda: _question(body, model, charge_of(request)))
+    read = partial(_predict_body, body, _reference(request, ref), charge_of(request))
+    return await answered(request, size, read, (JSON,), partial(_encode, body))
 
 
-def _question(document: InferRequest, model: str, charge: Charge) -> ReadRequest:
+def _predict_body(document: InferRequest, model: str, charge: Charge) -> JsonInstances:
+    """The question to a model as a body of `/predict`."""
     fields = document.question()
     outputs = document.outputs or []
     if len({output.name for output in outputs}) < len(outputs):
         raise Invalid.at("/outputs", "two outputs have the same name")
+    instances = instances_of(document.inputs, charge)
+    return JsonInstances(fields.model_copy(update={"model": model}), instances)
 
-    def write(_form: str, answer: Answered) -> Response:
-        guessed = isinstance(fields, WithoutMatrix) and isinstance(answer.answer, Answer)
-        return encode(answer, document.id, outputs, notes=[_NO_MATRIX] if guessed else [])
 
-    rows = partial(encoded, instances_of(document.inputs, charge), True, NOTHING)
-    return ReadRequest(fields.model_copy(update={"model": model}), rows, forms=(JSON,), write=write)
+def _encode(document: InferRequest, _form: str, answered: Answered) -> Response:
+    answer = answered.answer
+    has_rule = "rule" in (document.parameters or {})
+    is_default = isinstance(answer, Answer) and answer.rule == "most_probable" and not has_rule
+    notes = [_NO_MATRIX] if is_default else []
+    return encode(answered, document.id, document.outputs or [], notes=notes)
 
 
 def _outputs(model: Loaded) -> list[TensorMetadata]:

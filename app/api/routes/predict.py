@@ -1,40 +1,31 @@
 """`POST /predict`. It is called most, so it reads and writes its bodies itself."""
 
 from collections.abc import Callable, Collection
-from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from functools import partial
 
-import numpy as np
-import orjson
 from fastapi import Request, Response
 
 from app.access.caller import Caller
 from app.answering import predict as usecase
 from app.answering.predict import (
     PredictAnswer,
-    PredictFields,
+    PredictQuestion,
     PredictRequest,
-    Rows,
-    Usual,
     check_finite,
-    check_source,
     extent,
     extent_in_memory,
-    key_of,
-    strange_values,
 )
-from app.api.bodies import (
-    checked,
-    media_type_of_answer,
-    media_type_of_body,
-    read_query,
-    refuse_query,
-)
-from app.api.codecs.answers import NOTHING, WRITTEN, Answered, Carried, carried_of_ids, encode
-from app.api.codecs.json import INLINE_BYTES, INLINE_NUMBERS, Frame, document_of, measured, split
+from app.api.bodies import media_type_of_answer, media_type_of_body
+from app.api.codecs.answers import WRITTEN, Answered, encode
+from app.api.codecs.json import INLINE_NUMBERS, Frame
 from app.api.codecs.media_types import JSON, NPY, TABULAR
-from app.api.codecs.npy import array_of_npy, rows_of_npy
-from app.api.codecs.tables import DIALECT_FIELDS, Sheet, TableFields, unpacked
+from app.api.codecs.predict_bodies import (
+    PredictBody,
+    PredictTable,
+    body_of_columns,
+    predict_body,
+)
+from app.api.codecs.tables import unpacked
 from app.api.dependencies import caller_of, loaded, stores_of, with_matrix
 from app.api.errors import problems
 from app.api.exchange import charge_of
@@ -43,186 +34,70 @@ from app.api.limiters import Pace, pace_of, run
 from app.api.routing import DirectRoute
 from app.outcomes.decision import Batch
 from app.registry.loaded import Loaded
-from app.requests.labelled_rows import as_probabilities
 from app.requests.matrices import columns_beside, with_saved
+from app.requests.prepared_matrices import PreparedMatrices
+from app.requests.rows import RowPacker
+from app.requests.strange_values import strange_values
 from app.stores import Stores
-from payoff.errors import Invalid, below
+from payoff.errors import Invalid
 
-_INSTANCES = "/instances"
-_TEXT_FIELDS = ("model", "rule", "id", "keep", *DIALECT_FIELDS)
 _READERS = (NPY, *TABULAR)
-_LONG_NUMBERS = 500_000  # of an answer; one with more takes tenths of a second
-_EXPLAINED_NUMBERS = (
-    1000  # of an answer with explanations by a model, whose trees take up to a second
-)
-_FEW_DISTRIBUTIONS = 500  # rows whose numbers' distributions take up to a second
-_LIMITED_NUMBERS = 200  # of an answer with limits that takes less than a millisecond
+_LONG_NUMBERS = 500_000  # of an answer; more take tenths of a second
+_LONG_EXPLAINED_NUMBERS = 1_000  # with explanations, whose trees take up to a second for so many
+_LONG_DISTRIBUTIONS = 500  # rows of a model of numbers; their distributions take up to a second
+_INLINE_LIMITED_NUMBERS = 200  # of an answer with limits, which takes less than a millisecond
 
 
-class PredictTable(PredictFields, TableFields):
-    """The fields of a request beside a table, and how that is to be read."""
-
-
-# What is asked
-
-
-_RowsOf = Callable[[Any, Collection[str]], tuple[Rows, Carried]]
-
-
-class ReadRequest(NamedTuple):
-    """A request, read as far as possible without the model. `rows` makes its rows once that is
-    there, with those columns that the matrix names, or has the probabilities of `fields.classes`
-    without one; both with what comes back.
-
-    The same `key` stands for the same fields. `write` makes the response in one of the media types
-    `forms`.
-    """
-
-    fields: PredictFields
-    rows: _RowsOf
-    key: bytes | None = None
-    forms: Collection[str] = WRITTEN
-    write: Callable[[str, Answered], Response] = encode
-
-
-def asked_of_json(document: Any, body: bytes) -> ReadRequest:
-    """The question that the document of a JSON body asks; raises the errors of its fields."""
-    instances: Any = document.get("instances") if isinstance(document, dict) else None
-    key = key_of(document) if isinstance(instances, list) else None
-    fields = _checked(document, instances=instances is not None) if key is None else fields_of(key)
-    if fields.probabilities is not None:
-        P = as_probabilities(fields.probabilities, fields.classes or ())
-        return ReadRequest(fields, _given(P, carried_of_ids(fields.ids, P)))
-    carried = NOTHING if fields.ids is None else carried_of_ids(fields.ids, instances)
-    booleans = b"true" in body or b"false" in body
-    return ReadRequest(fields, partial(encoded, instances, booleans, carried), key)
-
-
-def _given(P: np.ndarray, carried: Carried) -> _RowsOf:
-    return lambda *_: (Rows(P, []), carried)
-
-
-@lru_cache(maxsize=256)
-def fields_of(key: bytes) -> PredictRequest:
-    """The fields as checked before: but for the instances most requests to a model are the same."""
-    return _checked(orjson.loads(key), instances=True)
-
-
-def _checked(document: Any, *, instances: bool) -> PredictRequest:
-    fields = checked(PredictRequest, document)
-    check_source(fields, probabilities=fields.probabilities is not None, instances=instances)
-    return fields
-
-
-def encoded(
-    instances: Any, booleans: bool, carried: Carried, model: Loaded, names: Collection[str]
-) -> tuple[Rows, Carried]:
-    """The rows of instances, of which some may be booleans, with those columns of `names` that are
-    no features.
-    """
-    if not booleans and (plain := model.once(Usual).rows(instances)) is not None:
-        return Rows(plain, [], instances, usual=True, under=_INSTANCES), carried
-    first_names = instances[0] if names and instances and type(instances[0]) is dict else ()
-    extra = [name for name in names if name in first_names and name not in model.schema.names]
-    with below(_INSTANCES):
-        X, warnings = model.schema.with_numbers(extra).encode(instances, booleans_possible=booleans)
-    return Rows(X, warnings, instances, under=_INSTANCES).apart(extra), carried
-
-
-def _asked_of_long(body: bytes) -> ReadRequest | None:
-    """What a long body of numbers asks; None for all other bodies, and for those with errors."""
-    parts = split(body)
-    try:
-        fields = None if parts is None else _checked(parts.fields, instances=True)
-    except Invalid:
-        return None
-    if parts is None or fields is None or fields.ids is not None:
-        return None
-
-    def rows(model: Loaded, names: Collection[str]) -> tuple[Rows, Carried]:
-        if not model.schema.categorical and parts.rows.shape[1] == len(model.schema.names):
-            return Rows(parts.rows, [], under=_INSTANCES), NOTHING
-        return encoded(parts.rows.tolist(), False, NOTHING, model, names)
-
-    return ReadRequest(fields, rows)
-
-
-def _asked_of_columns(request: Request, kind: str, body: bytes) -> ReadRequest:
-    """A body of columns, the other fields being query parameters."""
-    charge = charge_of(request)
-    if kind != NPY:
-        beside = read_query(request, PredictTable, _TEXT_FIELDS)
-        sheet = Sheet(kind, body, beside, charge)
-        check_source(beside, probabilities=False, instances=True)
-        return ReadRequest(beside, lambda model, names: sheet.rows(model.schema, names))
-    fields = read_query(request, PredictFields, _TEXT_FIELDS)
-    check_source(fields, probabilities=fields.classes is not None, instances=fields.classes is None)
-    if fields.classes is not None:
-        P = as_probabilities(array_of_npy(body, charge), fields.classes)
-        return ReadRequest(fields, _given(P, NOTHING))
-    return ReadRequest(fields, lambda model, _: (rows_of_npy(body, model.schema, charge), NOTHING))
-
-
-# What is answered
-
-
-class Ready(NamedTuple):
-    """A request with its rows, a saved matrix in place of its name; the same `key` stands for the
-    same fields.
-    """
-
-    fields: PredictFields
-    model: Loaded | None
-    rows: Rows
-    carried: Carried
-    key: bytes | None
-
-    @property
-    def numbers(self) -> int:
-        """How many the answer will hold."""
-        return extent(self.model, self.fields, len(self.rows.X))
-
-    @property
-    def pace(self) -> Pace:
-        """Where it is decided."""
-        fields = self.fields
-        numbers = self.numbers
-        slow = fields.resources or (fields.limits and numbers > INLINE_NUMBERS)
-        if self.model is not None and self.model.regression and fields.of_numbers:
-            return "in a thread" if len(self.rows.X) <= _FEW_DISTRIBUTIONS else "long"
-        if numbers > _LONG_NUMBERS or slow or (fields.explain and numbers > _EXPLAINED_NUMBERS):
-            return "long"
-        max_numbers = _LIMITED_NUMBERS if fields.limits else INLINE_NUMBERS
-        return "in a thread" if numbers > max_numbers or fields.explain else "now"
-
-
-def ready(request: ReadRequest, model: Loaded | None, stores: Stores) -> Ready:
-    """The request with its rows, and with the saved matrix that it names."""
-    fields = request.fields
-    key = request.key
+def question_of(body: PredictBody, model: Loaded | None, stores: Stores) -> PredictQuestion:
+    """The question of a body: its rows for the model, and the saved matrix that it names."""
+    fields = body.fields
+    key = body.key
     if isinstance(fields.benefits, str) and model is not None and not model.multilabel:
         fields = with_saved(stores, fields, model.name, model.classes)
         if key is not None and fields.saved is not None:
             key += fields.saved.encode()  # a version of a matrix never changes
-    rows, carried = request.rows(model, fields.case_columns)
+    rows = body.rows(model, fields.case_columns)
     if fields.columns is not None:
         known = {*rows.columns, *(() if model is None else model.schema.names)}
         beside = columns_beside(fields.columns, len(rows.X), fields.case_columns, known)
         rows = rows._replace(columns={**rows.columns, **beside}, beside=beside)
-    if model is not None and not rows.usual:
+    if model is not None and not rows.in_bounds:
         rows.warnings.extend(strange_values(model, rows.X))
-    return Ready(fields, model, rows, carried, key)
+    return PredictQuestion(fields, rows, key)
+
+
+def pace_of_answer(question: PredictQuestion, model: Loaded | None, size: int) -> Pace:
+    """Where a question with a body of so many bytes is answered. TooLarge as `extent`."""
+    fields = question.fields
+    n = len(question.rows.X)
+    numbers = extent(model, fields, n)
+    if model is not None and model.regression and fields.of_numbers:
+        is_long = n > _LONG_DISTRIBUTIONS
+        is_short = False
+    else:
+        is_long = (
+            numbers > _LONG_NUMBERS
+            or bool(fields.resources)
+            or (bool(fields.limits) and numbers > INLINE_NUMBERS)
+            or (fields.explain and numbers > _LONG_EXPLAINED_NUMBERS)
+        )
+        max_numbers = _INLINE_LIMITED_NUMBERS if fields.limits else INLINE_NUMBERS
+        is_short = numbers <= max_numbers and not fields.explain
+    pace = pace_of(size)
+    if is_long or pace == "long":
+        return "long"
+    is_inline = is_short and (model is None or model.inline)
+    return pace if is_inline else "in a thread"
 
 
 def answer_to(
-    stores: Stores, caller: Caller, question: Ready, form: str
+    stores: Stores, caller: Caller, model: Loaded | None, question: PredictQuestion, form: str
 ) -> tuple[Answered, Batch | None]:
-    """The answer, for a media type; and what is to be recorded of it before it is sent."""
-    fields, model, rows, carried, *_ = question
-    if fields.explain and form != JSON:
+    """The answer, for a media type, and the decisions to be recorded before it is sent."""
+    if question.fields.explain and form != JSON:
         raise Invalid.at("/explain", "explanations come in JSON answers alone")
-    own_ids = carried.own_ids if carried.columns else None
-    answer, batch = usecase.predict(stores, caller, model, fields, rows, own_ids, question.key)
+    answer, batch = usecase.predict(stores, caller, model, question)
+    carried = question.rows.carried
     if batch is not None:
         if form == NPY and carried.id is None:
             raise Invalid.at(
@@ -232,61 +107,59 @@ def answer_to(
     return Answered(answer, model, carried), batch
 
 
-def usual_answer(model: Loaded, question: Ready) -> bytes | None:
-    """The answer as JSON, in a fifth of the time, for a few rows of usual numbers and a matrix that
-    alone decides, and decided before; None for all others. Nothing is recorded.
+def quick_answer(model: Loaded, question: PredictQuestion) -> bytes | None:
+    """The answer as JSON, in a fifth of the time, to a question that need not be recorded.
+
+    None unless the rows are a few within the bounds of training, and one matrix alone decides,
+    which decided before.
     """
-    caches = model.once(Usual)
-    matrix = caches.matrices.get(question.key)
-    if (
-        matrix is None
-        or not (question.rows.usual and question.fields.is_plain)
-        or question.carried.columns
-    ):
+    fields, rows, key = question
+    if not rows.in_bounds or rows.carried.columns:
         return None
-    P = caches.posterior(question.rows.X)
+    matrix = model.once(PreparedMatrices).get(key)
+    if matrix is None or not fields.is_plain:
+        return None
+    P = model.once(RowPacker).posterior(rows.X)
     check_finite(P)
     choice, expected = matrix.decide(P)
-    frame: Frame = matrix.notes.get("frame") or matrix.notes.setdefault(
-        "frame", Frame.of(model, matrix)
-    )
+    frame: Frame | None = matrix.notes.get("frame")
+    if frame is None:
+        frame = matrix.notes.setdefault("frame", Frame.of(model, matrix))
     return frame.around([matrix.actions[a] for a in choice.tolist()], P, expected)
 
 
-async def answered(request: Request, size: int, read: Callable[[], ReadRequest]) -> Response:
-    """The answer to what `read` finds in a body of `size` bytes, once its decisions are recorded if
-    they are to be.
+async def answered(
+    request: Request,
+    size: int,
+    read: Callable[[], PredictBody],
+    forms: Collection[str] = WRITTEN,
+    write: Callable[[str, Answered], Response] = encode,
+) -> Response:
+    """The answer to the body of `size` bytes that `read` decodes, once its decisions are recorded.
+
+    `write` makes the response in one of the media types `forms`.
     """
-    asked = await run(request, pace_of(size), read)
-    fields = asked.fields
-    model = None if fields.model is None else await loaded(request, fields.model)
+    body = await run(request, pace_of(size), read)
+    reference = body.fields.model
+    model = None if reference is None else await loaded(request, reference)
+    form = media_type_of_answer(request, forms)
     stores = stores_of(request)
-    charge = charge_of(request)
-    form = media_type_of_answer(request, asked.forms)
-    found = None
-    pace = pace_of(size)
-    if pace == "now" and (model is None or model.inline):
-        found = ready(asked, model, stores)
-        pace = found.pace
-    elif fields.limited or fields.explain:  # their work is not bounded by the body
-        pace = "long"
-    elif pace == "now":
-        pace = "in a thread"
+    question = await run(request, pace_of(size), partial(question_of, body, model, stores))
+    fields, rows, _ = question
 
-    def work() -> tuple[Response, Batch | None, int]:
-        whole = found or ready(asked, model, stores)
-        charge(extent_in_memory(model, whole.fields, whole.rows))
-        answer, batch = answer_to(stores, caller_of(request), whole, form)
-        # No challengers decide about numbers.
+    def work() -> tuple[Response, Batch | None]:
+        charge_of(request)(extent_in_memory(model, fields, rows))
+        answer, batch = answer_to(stores, caller_of(request), model, question, form)
+        # Challengers do not decide about numbers.
         if batch is not None and model is not None and not model.regression:
-            batch = request.app.state.shadow.watched(batch, model, whole.fields, whole.rows)
-        return with_matrix(asked.write(form, answer), whole.fields), batch, len(whole.rows.X)
+            batch = request.app.state.shadow.watched(batch, model, fields, rows)
+        return with_matrix(write(form, answer), fields), batch
 
-    response, batch, count = await run(request, pace, work)
+    response, batch = await run(request, pace_of_answer(question, model, size), work)
     if batch is not None:
         await stores.recorder.record(batch)
     if model is not None:
-        request.app.state.metrics.requests.decided(model.name, model.version, count)
+        request.app.state.metrics.requests.decided(model.name, model.version, len(rows.X))
     return response
 
 
@@ -308,17 +181,9 @@ async def predict(request: Request) -> Response:
     kind = media_type_of_body(request, _READERS)
     body = await request.body()
     if kind == JSON:
-        return await answered(request, len(body), lambda: _asked_of_json(request, body))
+        return await answered(request, len(body), partial(predict_body, request, body))
     kind, body = await unpacked(request, kind, body)
-    return await answered(request, len(body), lambda: _asked_of_columns(request, kind, body))
-
-
-def _asked_of_json(request: Request, body: bytes) -> ReadRequest:
-    refuse_query(request)
-    measured(body, charge_of(request))
-    if len(body) > INLINE_BYTES and (asked := _asked_of_long(body)) is not None:
-        return asked
-    return asked_of_json(document_of(body), body)
+    return await answered(request, len(body), partial(body_of_columns, request, kind, body))
 
 
 _EXAMPLE = {

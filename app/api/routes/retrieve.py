@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from fastapi import Request, Response
 
-from app.answering.predict import Rows, check_one_source, strange_values
+from app.answering.predict import check_one_source
 from app.api.bodies import (
     checked,
     media_type_of_answer,
@@ -14,7 +14,6 @@ from app.api.bodies import (
     refuse_query,
 )
 from app.api.charts import SVG_CONTENT
-from app.api.codecs.answers import NOTHING
 from app.api.codecs.json import parsed
 from app.api.codecs.media_types import NPY, SVG
 from app.api.codecs.npy import rows_of_npy
@@ -25,10 +24,11 @@ from app.api.exchange import charge_of
 from app.api.gate import PREDICT, needs
 from app.api.limiters import limiters
 from app.api.memory import NUMBER
-from app.api.routes.predict import encoded
 from app.api.routing import DirectRoute
 from app.registry.loaded import Loaded
 from app.requests.losses import RetrieveAnswer, RetrieveFields, RetrieveRequest, Sets
+from app.requests.rows import Rows, encode_instances
+from app.requests.strange_values import strange_values
 
 _TEXT_FIELDS = ("model", "setting", "method")
 
@@ -83,7 +83,7 @@ def _read(request: Request, kind: str, body: bytes) -> _Question:
     instances = fields.instances
     sets = None if fields.probabilities is None else sets_of_list(fields.probabilities)
     check_one_source(fields.model, probabilities=sets is not None, instances=instances is not None)
-    return _Question(fields, sets, lambda model: encoded(instances, True, NOTHING, model, ())[0])
+    return _Question(fields, sets, lambda model: encode_instances(model, instances, (), has_booleans=True))
 
 
 def _answer(request: Request, question: _Question, model: Loaded | None) -> Response:
