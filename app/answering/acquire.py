@@ -17,7 +17,7 @@ from app.answering.record import RecordField, batch, distinct, ids_of
 from app.outcomes.decision import Batch, Decided, Terms
 from app.registry.loaded import Loaded
 from app.requests.costs import FeatureCosts
-from app.requests.fields import COLUMNS, CaseColumns, KnownCase, ModelVersion, Names, OwnIds, Text
+from app.requests.fields import COLUMNS, CaseColumns, IdsField, KnownCase, ModelVersion, Names, Text
 from app.requests.matrices import NamedMatrixFields, columns_beside
 from app.stores import Stores
 from app.tables.features import Schema
@@ -48,7 +48,7 @@ _RECORDED_FIELDS = ("budget", "feature_costs", "unavailable")
 Budget = Annotated[float, Field(strict=True, ge=0, le=LARGEST)] | None
 
 
-class AcquireRequest(NamedMatrixFields, OwnIds, RecordField):
+class AcquireRequest(NamedMatrixFields, IdsField, RecordField):
     """All that is known so far, and what the rest may cost, in the currency of the benefits."""
 
     model: Text = Field(

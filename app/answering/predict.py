@@ -27,9 +27,9 @@ from app.requests.fields import (
     PROBABILITIES,
     CaseColumns,
     ClassNames,
+    IdsField,
     Instances,
     ModelVersion,
-    OwnIds,
     Text,
 )
 from app.requests.limits import LimitAnswer
@@ -70,7 +70,7 @@ class PredictFields(RuleFields, RecordField):
     columns: CaseColumns = Field(default=None, description=COLUMNS, examples=[None])
 
 
-class PredictRequest(PredictFields, OwnIds):
+class PredictRequest(PredictFields, IdsField):
     """Instances of a model, or probabilities of classes, and what is at stake."""
 
     instances: Instances | None = Field(
@@ -187,7 +187,7 @@ def predict(
     if model is None:
         raise Invalid.at("/record", "decisions are recorded by model, and this request has none")
     rows = question.rows
-    ids = ids_of(stores, caller, fields.record, len(rows.X), rows.carried.own_ids)
+    ids = ids_of(stores, caller, fields.record, len(rows.X), rows.carried.request_ids)
     if fields.explore is not None and isinstance(answer, Answer):
         answer = explored(answer, model.name, ids.ids, fields.explore)
     texts = rows.texts(model.schema) if fields.record.instances else None
@@ -199,7 +199,7 @@ def _answer(model: Loaded | None, question: PredictQuestion) -> Answer | Quantit
     fields, rows, key = question
     if model is None:
         check_fields(fields, model)
-        return decide_given(fields.classes or (), rows.X, fields, rows)
+        return decide_by_probabilities(fields.classes or (), rows.X, fields, rows)
     if not model.regression:
         return decide(model, fields, rows, key)
     warnings = [*model.card.warnings, *rows.warnings]
@@ -207,11 +207,11 @@ def _answer(model: Loaded | None, question: PredictQuestion) -> Answer | Quantit
         return quantities(model, fields, rows.X, warnings)
     check_fields(fields, model)
     names, P = banded(model, fields.bands, rows.X)
-    return decide_given(names, P, fields, rows._replace(warnings=warnings), model.schema)
+    return decide_by_probabilities(names, P, fields, rows._replace(warnings=warnings), model.schema)
 
 
 def decide(model: Loaded, fields: RuleFields, rows: Rows, key: bytes | None = None) -> Answer:
-    """The decisions for rows by a model of classes, with explanations where the fields ask for them.
+    """The decisions for rows by a model of classes, with explanations where they are asked for.
 
     Requests with the same `key` have the same fields, whose matrix is prepared once. Raises Invalid
     with the place of a field that does not fit the model or the rule. O(n K A) beside the model's
@@ -243,7 +243,7 @@ def decide(model: Loaded, fields: RuleFields, rows: Rows, key: bytes | None = No
     return answer._replace(explanations=[explanation | more for explanation, more in pairs])
 
 
-def decide_given(
+def decide_by_probabilities(
     classes: Sequence[int | str],
     P: np.ndarray,
     fields: RuleFields,

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from app.access.caller import Caller
 from app.answering.decide import Costs, Rule, RuleFields, check_fields
-from app.answering.predict import decide_given
+from app.answering.predict import decide_by_probabilities
 from app.errors import NotFound
 from app.jobs.job import Job
 from app.outcomes.decision import UNKNOWN, Cases, Terms, day_of
@@ -485,4 +485,4 @@ def _choice(rule: Mapping[str, Any], part: Slice, rows: np.ndarray, P: np.ndarra
             f"{rule['rule']} decides among the classes, and these decisions are about other actions"
         )
     question = _question(rule, None if has_costs else B.tolist())
-    return decide_given(stack.classes, P, question, Rows(P, [])).choice
+    return decide_by_probabilities(stack.classes, P, question, Rows(P, [])).choice

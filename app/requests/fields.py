@@ -36,7 +36,7 @@ Name = Annotated[
 Text = Annotated[str, Field(max_length=MAX_NAME)]
 
 
-def few(max_entries: int, noun: str) -> BeforeValidator:
+def limit_entries(max_entries: int, noun: str) -> BeforeValidator:
     """Refuse a list or object of more entries: a million wrong values would be so many errors."""
 
     def check(value: Any) -> Any:
@@ -113,7 +113,10 @@ _COLUMNS = {
     "additionalProperties": {"type": "array", "items": {"type": ["number", "null"]}},
 }
 CaseColumns = (
-    Annotated[dict[Text, Any], WithJsonSchema(_COLUMNS), few(_MAX_CASE_COLUMNS, "columns")] | None
+    Annotated[
+        dict[Text, Any], WithJsonSchema(_COLUMNS), limit_entries(_MAX_CASE_COLUMNS, "columns")
+    ]
+    | None
 )
 PROBABILITIES = {
     "type": "array",
@@ -129,7 +132,7 @@ ClassNames = Annotated[
     list[StrictInt | Text], Field(fail_fast=True, min_length=1, max_length=_MAX_CLASSES)
 ]
 Names = Annotated[list[Text], Field(fail_fast=True)]
-ByClass = Annotated[dict[Text, Number], few(_MAX_CLASSES, "classes")]
+ByClass = Annotated[dict[Text, Number], limit_entries(_MAX_CLASSES, "classes")]
 
 TIME_FORM = (
     "a time is ISO 8601, such as 2026-03-01T12:00:00Z (in a URL + is %2B), or seconds since 1970"
@@ -162,7 +165,7 @@ class ModelVersion(BaseModel):
     version: int
 
 
-class OwnIds(WireModel):
+class IdsField(WireModel):
     """Ids that come back with the answer."""
 
     ids: (

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, Field, StrictInt, model_validator
 
-from app.requests.fields import Number, Text, WireModel, few
+from app.requests.fields import Number, Text, WireModel, limit_entries
 from payoff.decisions.benefit import Decision
 from payoff.decisions.limits import Limited, Limits, decide_within
 from payoff.errors import Flaw, pointer, reject, unknown_at
@@ -25,7 +25,7 @@ _DIGITS = 12  # of the amount that is used of a resource: later digits are round
 
 Count = Annotated[StrictInt, Field(ge=0, le=_MAX_COUNT)]
 Amount = Annotated[Number, Field(ge=0, le=_MAX_AMOUNT)]
-_AT_MOST_MAX_LIMITS = few(MAX_LIMITS, "limits")
+_LIMITED_ENTRIES = limit_entries(MAX_LIMITS, "limits")
 
 
 class CountLimit(WireModel):
@@ -45,7 +45,7 @@ class Resource(WireModel):
     """What actions use together, each instance so much."""
 
     name: Text
-    use: Annotated[dict[Text, Amount], _AT_MOST_MAX_LIMITS] = Field(
+    use: Annotated[dict[Text, Amount], _LIMITED_ENTRIES] = Field(
         min_length=1, description="by action; the others use nothing"
     )
     at_most: Amount
@@ -57,8 +57,8 @@ def _in_full(value: Any) -> Any:
 
 
 _Limit = Annotated[CountLimit, BeforeValidator(_in_full, json_schema_input_type=Count | CountLimit)]
-LimitsByAction = Annotated[dict[Text, _Limit], _AT_MOST_MAX_LIMITS, Field(min_length=1)]
-Resources = Annotated[list[Resource], _AT_MOST_MAX_LIMITS, Field(min_length=1)]
+LimitsByAction = Annotated[dict[Text, _Limit], _LIMITED_ENTRIES, Field(min_length=1)]
+Resources = Annotated[list[Resource], _LIMITED_ENTRIES, Field(min_length=1)]
 
 
 class LimitedFields(WireModel):

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from app.registry.loaded import Loaded
-from app.requests.fields import Number, WireModel, few
+from app.requests.fields import Number, WireModel, limit_entries
 from payoff.decisions.quantities import Distribution
 from payoff.decisions.quantity_limits import within_sum
 from payoff.errors import Flaw, Invalid, below, pointer, reject
@@ -48,7 +48,9 @@ class QuantityFields(WireModel):
     coverage: Annotated[Number, Field(gt=0, lt=1)] | None = Field(
         default=None, description="of a model of numbers: `intervals` that hold this share of them"
     )
-    bands: Annotated[list[Number], few(_MAX_CUTS, "numbers"), Field(min_length=1)] | None = Field(
+    bands: (
+        Annotated[list[Number], limit_entries(_MAX_CUTS, "numbers"), Field(min_length=1)] | None
+    ) = Field(
         default=None,
         description="of a model of numbers: where the bands begin that are the classes of the"
         " matrix; [0, 10] makes `below 0`, `from 0 to below 10` and `from 10`",

@@ -40,7 +40,7 @@ class Carried:
         return ids | {"kept": {name: _listed(self.columns[name]) for name in self.kept}}
 
     @property
-    def own_ids(self) -> tuple[str, list[Any]] | None:
+    def request_ids(self) -> tuple[str, list[Any]] | None:
         """The field that has the ids or names their column, and the ids; None without ids."""
         if self.id is None:
             return None

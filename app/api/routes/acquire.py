@@ -76,7 +76,7 @@ def _answer(
         charge_of(request)(usecase.extent(model, len(cases), question))
     place = (lambda _: "/known") if is_one_case else partial(pointer, "instances")
     states = usecase.acquire(model, cases, question, place)
-    request_ids = carried.own_ids if carried.columns else None
+    request_ids = carried.request_ids if carried.columns else None
     batch, ids = usecase.recorded(
         stores_of(request), model, question, cases, states, caller_of(request), request_ids
     )
