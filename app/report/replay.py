@@ -34,9 +34,9 @@ from app.requests.matrices import (
     NamedMatrixFields,
     named_matrix,
     read_matrix,
-    with_saved,
 )
 from app.requests.rows import Rows
+from app.requests.saved_matrices import with_saved
 from app.requests.specifications import ReplaySpec
 from app.stores import Stores
 from app.tables.notations import reader

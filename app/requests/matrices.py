@@ -1,25 +1,14 @@
-"""The benefit matrix of a request: in numbers, in words or by the name of a saved one; benefits or
-costs.
+"""The benefit matrix of a request: in numbers or in words; benefits or costs."""
 
-And those that are saved for a model, by name and version.
-"""
-
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
-import orjson
 from pydantic import Field, ValidationError
-from sqlalchemy import Connection
 
-from app.access.caller import Caller
-from app.errors import Conflict, NotFound
 from app.registry.loaded import Loaded
-from app.registry.saved_matrices import Saved, unsaved
 from app.requests.fields import COSTS, CaseCell, Matrix, NamedMatrix, Names, WireModel
-from app.stores import Stores
 from app.tables.features import NO_FEATURES, NUMBERS
 from app.tables.text import with_normal_names
 from payoff.decisions.benefit import Prepared, as_benefits, like_costs, refused_benefit
@@ -37,8 +26,7 @@ from payoff.errors import (
 )
 
 _MAX_ACTIONS = 1_000  # of a matrix, where nothing else limits the answer, or the work for it
-_MAX_SAVED_BYTES = 256_000  # of a saved matrix: 100 classes and 100 actions with short names
-_MATRIX_REQUIRED = "send the matrix as 'benefits' or 'cost_matrix'"
+MATRIX_REQUIRED = "send the matrix as 'benefits' or 'cost_matrix'"
 
 
 class MatrixFields(WireModel):
@@ -315,7 +303,7 @@ def needed_matrix(
     """`read_matrix`, where a request without a matrix is Invalid."""
     stakes = read_matrix(fields, classes, square=square)
     if stakes is None:
-        raise Invalid.at("/benefits", _MATRIX_REQUIRED)
+        raise Invalid.at("/benefits", MATRIX_REQUIRED)
     return stakes
 
 
@@ -405,131 +393,3 @@ def best_in_training(model: Loaded) -> Sequence[object]:
     B = np.array(model.card.benefits)
     names = model.card.actions or (model.classes if B.shape[0] == B.shape[1] else ())
     return [names[a] for a in B.argmax(axis=1)] if names else []
-
-
-_Fields = TypeVar("_Fields", bound=MatrixFields)
-
-
-def with_saved(
-    stores: Stores, fields: _Fields, model: str, classes: Sequence[object] | None
-) -> _Fields:
-    """The fields with the saved matrix in place of its name; the fields themselves without one.
-
-    It reads memory alone. Invalid with the place where there is no such matrix, where it has other
-    `classes` than the model's version, and where the request says more about it. Models without
-    `classes` refuse all matrices.
-    """
-    reference = fields.benefits
-    if not isinstance(reference, str) or not classes:
-        return fields
-    if fields.actions is not None:
-        raise Invalid.at("/actions", "a saved matrix has its own actions; leave out 'actions'")
-    known = stores.matrices.of(model)
-    if reference not in known:
-        raise Invalid.at("/benefits", unsaved(model, reference, known))
-    saved = known[reference]
-    words, actions = saved.stated
-    names = [str(name) for name in classes]
-    different = [name for name in (*names, *words) if name not in words or name not in names]
-    if different:
-        raise Invalid.at(
-            "/benefits",
-            f"the saved matrix {saved.reference!r} and this version of the model differ in the"
-            f" class {different[0]!r}; save the matrix of its classes with"
-            f" PUT /models/{saved.model}/matrices/{saved.matrix}",
-        )
-    stated: dict[str, Any] = {"benefits": words, "actions": actions, "saved": saved.reference}
-    if b'"column"' not in saved.content:  # faster than a look at each cell
-        stated["case_columns"] = frozenset()
-    return fields.model_copy(update=stated)
-
-
-# The saved matrices of a model
-
-
-def save(stores: Stores, model: str, matrix: str, fields: MatrixFields, *, by: Caller) -> Saved:
-    """Save the matrix as a new version, or the newest one where it is equal.
-
-    NotFound for an unknown model, Invalid with the place where the matrix does not fit the classes
-    of its latest version, Conflict where there is no room, or the model has no versions.
-    """
-    versions = stores.registry.index.model(model).versions
-    if not versions:
-        raise Conflict(f"{model!r} has no versions, and so no classes for a matrix")
-    card = stores.registry.index.card(model, versions[0].version)
-    if card.classes is None or card.classes == card.labels:
-        raise Invalid.at(
-            "", f"{model!r} decides by no matrix: it predicts numbers, or several labels"
-        )
-    content = _content(fields, card.classes)
-
-    def write_audit(connection: Connection, saved: Saved) -> None:
-        write = stores.audit.entry(by, "matrix.save", f"{model}/{matrix}", version=saved.version)
-        write(connection)
-
-    return stores.matrices.save(model, matrix, content, by.name, write_audit)
-
-
-def _content(fields: MatrixFields, classes: Sequence[object]) -> bytes:
-    """The matrix as JSON: `{class: {action: cell}}` in the request's order, and its `actions`.
-
-    The actions are null where the request has none: each version orders the columns by its classes.
-    Invalid with the place where it is larger than a decision needs: a request that names it is
-    short, but its answer has each action's name, and its expected benefit for each row.
-    """
-    names = [str(name) for name in classes]
-    stakes = named_matrix(fields, names)
-    if stakes is None:
-        raise Invalid.at("/benefits", _MATRIX_REQUIRED)
-    columns = list(map(str, stakes.actions))
-    check_few_actions(fields, len(columns))
-    cells = stakes.benefits.tolist() if stakes.cases is None else stakes.cases.cells()
-    by_words = isinstance(fields.matrix, dict) and fields.actions is None
-    order = list(next(iter(fields.matrix.values()))) if by_words else columns
-    rows = [dict(zip(columns, row, strict=True)) for row in cells]
-    words = {
-        name: {action: row[action] for action in order}
-        for name, row in zip(names, rows, strict=True)
-    }
-    content = orjson.dumps((words, fields.actions))
-    if len(content) > _MAX_SAVED_BYTES:
-        raise Invalid.at(
-            fields.place,
-            f"in words the matrix takes {len(content):,} bytes as JSON; a saved one may take"
-            f" {_MAX_SAVED_BYTES:,}: shorten the names of its actions, or send it with each"
-            " request",
-        )
-    return content
-
-
-def newest(stores: Stores, model: str) -> list[tuple[Saved, int]]:
-    """The newest version of each matrix, by name, and the number of its versions."""
-    known = stores.matrices.read(model)
-    counts = Counter(
-        saved.matrix for reference, saved in known.items() if reference == saved.reference
-    )
-    return [(known[name], counts[name]) for name in sorted(counts)]
-
-
-def describe(stores: Stores, model: str, reference: str) -> tuple[Saved, list[int]]:
-    """The matrix that `name` (the newest) or `name:2` means, and the numbers of all its versions.
-
-    NotFound where there is none.
-    """
-    known = stores.matrices.read(model)
-    if reference not in known:
-        raise NotFound(unsaved(model, reference, known))
-    saved = known[reference]
-    versions = [
-        version.version
-        for key, version in known.items()
-        if key == version.reference and version.matrix == saved.matrix
-    ]
-    return saved, versions
-
-
-def delete(stores: Stores, model: str, matrix: str, *, by: Caller) -> None:
-    """Delete all versions of a saved matrix; NotFound where there is none."""
-    stores.matrices.delete(
-        model, matrix, stores.audit.entry(by, "matrix.delete", f"{model}/{matrix}")
-    )

@@ -9,7 +9,8 @@ import pytest
 
 from app.access.caller import ANYBODY
 from app.registry.saved_matrices import Saved
-from app.requests.matrices import MatrixFields, named_matrix, read_matrix, save, with_saved
+from app.requests.matrices import MatrixFields, named_matrix, read_matrix
+from app.requests.saved_matrices import save, with_saved
 from app.tables.features import Feature, Schema
 from payoff.errors import Invalid
 from tests.messages import says

@@ -22,8 +22,8 @@ from app.api.limiters import Pace, run
 from app.api.routing import DirectRoute
 from app.outcomes.decision import Batch
 from app.registry.loaded import Loaded
-from app.requests.matrices import with_saved
 from app.requests.rows import carried_of_ids
+from app.requests.saved_matrices import with_saved
 from payoff.errors import Invalid, pointer
 
 _DUMP = orjson.OPT_SERIALIZE_NUMPY

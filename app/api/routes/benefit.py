@@ -20,7 +20,7 @@ from app.api.routing import StrictRoute
 from app.registry.loaded import Loaded
 from app.requests.fields import ModelVersion
 from app.requests.labelled_rows import as_probabilities
-from app.requests.matrices import with_saved
+from app.requests.saved_matrices import with_saved
 
 router = APIRouter(tags=["models"], route_class=StrictRoute)
 

@@ -18,7 +18,7 @@ from app.api.routing import StrictRoute
 from app.registry.card import NAME, Card
 from app.registry.index import ModelLine, Move, VersionLine
 from app.registry.snapshot import NUMBER
-from app.requests import matrices
+from app.requests import saved_matrices
 from app.requests.fields import CaseCell, Text, WireModel
 from app.requests.matrices import MatrixFields
 from app.training import models as usecase
@@ -244,7 +244,9 @@ def save_matrix(
     `"autumn-2026:2"` version 2, within a second in every process. Each other content is a new
     version; versions do not change.
     """
-    return get_matrix(name, matrices.save(stores, name, matrix, body, by=caller).reference, stores)
+    return get_matrix(
+        name, saved_matrices.save(stores, name, matrix, body, by=caller).reference, stores
+    )
 
 
 @router.get(
@@ -254,7 +256,9 @@ def save_matrix(
 )
 @needs(PREDICT_OR_TRAIN)
 def list_matrices(name: ModelName, stores: StoresDep) -> MatrixList:
-    lines = [{**asdict(saved), "versions": count} for saved, count in matrices.newest(stores, name)]
+    lines = [
+        {**asdict(saved), "versions": count} for saved, count in saved_matrices.newest(stores, name)
+    ]
     return MatrixList.model_validate({"model": name, "matrices": lines})
 
 
@@ -263,7 +267,7 @@ def list_matrices(name: ModelName, stores: StoresDep) -> MatrixList:
 )
 @needs(PREDICT_OR_TRAIN)
 def get_matrix(name: ModelName, matrix: MatrixReference, stores: StoresDep) -> MatrixDocument:
-    saved, versions = matrices.describe(stores, name, matrix)
+    saved, versions = saved_matrices.describe(stores, name, matrix)
     benefits, actions = saved.stated
     return MatrixDocument(**asdict(saved), benefits=benefits, actions=actions, versions=versions)
 
@@ -279,7 +283,7 @@ def delete_matrix(
     name: ModelName, matrix: MatrixName, stores: StoresDep, caller: CallerDep
 ) -> None:
     """Requests that name it are refused within a second. Its numbers are not used again."""
-    matrices.delete(stores, name, matrix, by=caller)
+    saved_matrices.delete(stores, name, matrix, by=caller)
 
 
 @router.delete(

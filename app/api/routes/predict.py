@@ -34,9 +34,10 @@ from app.api.limiters import Pace, pace_of, run
 from app.api.routing import DirectRoute
 from app.outcomes.decision import Batch
 from app.registry.loaded import Loaded
-from app.requests.matrices import columns_beside, with_saved
+from app.requests.matrices import columns_beside
 from app.requests.prepared_matrices import PreparedMatrices
 from app.requests.rows import RowPacker
+from app.requests.saved_matrices import with_saved
 from app.requests.strange_values import strange_values
 from app.stores import Stores
 from payoff.errors import Invalid

@@ -15,7 +15,7 @@ from app.api.routing import StrictRoute
 from app.registry.loaded import Loaded
 from app.requests.datasets import EXAMPLE_ID
 from app.requests.fields import ModelVersion
-from app.requests.matrices import with_saved
+from app.requests.saved_matrices import with_saved
 from app.stores import Stores
 
 router = APIRouter(prefix="/acquire", tags=["acquire"], route_class=StrictRoute)
