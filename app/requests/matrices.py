@@ -265,7 +265,7 @@ def _lifted(value: Any, words: Sequence[Sequence[str]] | None) -> tuple[Any, lis
     return numbers, terms
 
 
-def case_matrices(
+def matrices_of_cases(
     cells: Sequence[Sequence[Any]] | None, n: int, columns: Columns
 ) -> np.ndarray | None:
     """The benefits (n, K, A) of n rows with `columns` (n,), by the `cells` of a matrix.

@@ -16,7 +16,7 @@ from app.answering.benefit import lead_of, standings_of
 from app.jobs.job import Job
 from app.requests.datasets import EXAMPLE_ID, find_named
 from app.requests.fields import Text
-from app.requests.matrices import MatrixFields, needed_matrix, case_matrices
+from app.requests.matrices import MatrixFields, matrices_of_cases, needed_matrix
 from app.requests.quantities import UnitCosts
 from app.requests.specifications import FOLDS, SEED, LearnerSpec, StakesSpec
 from app.stores import Stores
@@ -206,7 +206,7 @@ def run(stores: Stores, job: Job) -> None:
         spec = spec.model_copy(update={"dataset": job.dataset or spec.dataset})
         table = stores.datasets.table(spec.dataset)
         table = table if spec.unit_costs is None else table.as_numbers()
-        case_matrices = case_matrices(spec.case_benefits, len(table.y), table.numbers)
+        case_matrices = matrices_of_cases(spec.case_benefits, len(table.y), table.numbers)
         if case_matrices is not None:
             spec = spec.model_copy(update={"benefits": case_matrices.mean(axis=0).tolist()})
     groups = table.y if table.classes else np.zeros(len(table.y), dtype=np.intp)

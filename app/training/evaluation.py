@@ -11,7 +11,7 @@ from app.answering.acquisition_model import AcquisitionModel
 from app.jobs.job import Job
 from app.registry.card import Card, DataCard, EvaluationCard, FeatureCard, LearnerCard
 from app.registry.loaded import Holdout
-from app.requests.matrices import case_matrices
+from app.requests.matrices import matrices_of_cases
 from app.requests.specifications import TrainSpec
 from app.tables.dataset import Table
 from payoff import progress
@@ -288,7 +288,7 @@ def _metrics(holdout: Holdout, table: Table, spec: TrainSpec) -> dict[str, Any]:
         return regression_metrics(holdout.scores[:, 0], holdout.y)
     if holdout.y.ndim == 2:
         return multilabel_metrics(holdout.scores, holdout.y, table.classes)
-    case_matrices = case_matrices(spec.case_benefits, len(holdout.y), holdout.columns())
+    case_matrices = matrices_of_cases(spec.case_benefits, len(holdout.y), holdout.columns())
     return holdout_metrics(
         holdout.scores,
         holdout.y,

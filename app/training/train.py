@@ -19,7 +19,13 @@ from app.registry.loaded import Holdout
 from app.requests.costs import FeatureCosts, parse_prices
 from app.requests.datasets import EXAMPLE_ID, find_named
 from app.requests.fields import Name, Names, Text, WireModel, limit_entries
-from app.requests.matrices import MatrixFields, Stakes, case_matrices, read_matrix, refuse_actions
+from app.requests.matrices import (
+    MatrixFields,
+    Stakes,
+    matrices_of_cases,
+    read_matrix,
+    refuse_actions,
+)
 from app.requests.specifications import HOLDOUT, SEED, LearnerSpec, TrainSpec
 from app.stores import Stores
 from app.tables.dataset import Dataset, Table
@@ -63,7 +69,8 @@ Label = Annotated[
 ]
 _KINDS = [request_of(kind).model_json_schema() for kind in catalogue.KINDS.values()]
 Learner = TypeAliasType(
-    "Learner", Annotated[dict[str, Any], limit_entries(100, "fields"), WithJsonSchema({"oneOf": _KINDS})]
+    "Learner",
+    Annotated[dict[str, Any], limit_entries(100, "fields"), WithJsonSchema({"oneOf": _KINDS})],
 )
 """One schema, by name."""
 
@@ -398,7 +405,7 @@ def trained(stores: Stores, job: Job) -> tuple[Card, Any, Holdout | None, list[s
     with progress.part(0.0, 0.05, "reading data"):
         table = _table(stores, job, spec)
         rows = split_rows(table.y, spec.holdout, spec.seed)
-        case_matrices = case_matrices(spec.case_benefits, len(table.y), table.numbers)
+        case_matrices = matrices_of_cases(spec.case_benefits, len(table.y), table.numbers)
         if case_matrices is not None:
             spec = spec.model_copy(update={"benefits": case_matrices.mean(axis=0).tolist()})
     refit = spec.refit and rows.holdout.size > 0

@@ -14,7 +14,7 @@ from app.api.codecs.json import INLINE_BYTES, document_of, measured, split
 from app.api.codecs.media_types import NPY
 from app.api.codecs.npy import array_of_npy, rows_of_npy
 from app.api.codecs.tables import DIALECT_FIELDS, Sheet, TableFields
-from app.api.gate import charge_of
+from app.api.exchange import charge_of
 from app.api.memory import Charge
 from app.registry.loaded import Loaded
 from app.requests.labelled_rows import as_probabilities

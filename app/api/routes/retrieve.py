@@ -83,7 +83,9 @@ def _read(request: Request, kind: str, body: bytes) -> _Question:
     instances = fields.instances
     sets = None if fields.probabilities is None else sets_of_list(fields.probabilities)
     check_one_source(fields.model, probabilities=sets is not None, instances=instances is not None)
-    return _Question(fields, sets, lambda model: encode_instances(model, instances, (), has_booleans=True))
+    return _Question(
+        fields, sets, lambda model: encode_instances(model, instances, (), has_booleans=True)
+    )
 
 
 def _answer(request: Request, question: _Question, model: Loaded | None) -> Response:
