@@ -219,7 +219,7 @@ def test_work_for_a_client_that_is_gone_is_stopped(disconnected):
     request = SimpleNamespace(
         is_disconnected=is_disconnected,
         app=SimpleNamespace(state=SimpleNamespace(limiters=Limiters())),
-        scope={"state": {}},
+        scope={"headers": []},
     )
     assert asyncio.run(run_while_connected(request, work, "done")) == (
         "stopped" if disconnected else "done"
