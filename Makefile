@@ -50,10 +50,11 @@ test: $(VENV)/installed-dev  ## run the tests; with PAYOFF_TESTS=slow what CI ru
 	@$(call step,tests,$(PYTEST) --numprocesses=4 --no-loadscope-reorder $(COVERAGE))
 	@$(call step,tests of the client,$(PYTEST) --numprocesses=2 clients/python/tests)
 
-check: $(VENV)/installed-dev  ## format, lint, types, import contracts, docs, tests: what CI runs
+check: $(VENV)/installed-dev  ## format, lint, names, types, import contracts, docs, tests: what CI runs
 	@{ $(COMPILE); } & \
 	$(call step,format,$(VENV)/bin/ruff format --check --quiet .) && \
 	$(call step,lint,$(VENV)/bin/ruff check --quiet .) && \
+	$(call step,names,$(PY) tools/names.py app payoff clients/python/payoff_client) && \
 	$(call step,types,$(VENV)/bin/mypy) && \
 	$(call step,contracts,$(VENV)/bin/lint-imports) && \
 	$(call step,docs,$(MAKE) --no-print-directory docs) && wait
