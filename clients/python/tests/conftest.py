@@ -1,6 +1,7 @@
 """The service and the models of the project's tests, a client, and pandas.
 
-pandas is installed apart, as scikit-learn imports it wherever it finds it, and so would each service of other tests.
+pandas is installed apart, as scikit-learn imports it wherever it finds it, and so would each
+service of other tests.
 pyarrow looks for it once, so it has to be found from the start.
 """
 
@@ -20,7 +21,9 @@ sys.path.append(str(Path(sys.prefix) / "pandas"))
 
 @pytest.fixture(scope="session")
 def service(tmp_path_factory):
-    """Its log is a file: on standard output, structlog's default, it would stand in what commands print."""
+    """Its log is a file: on standard output, structlog's default, it would stand in what commands
+    print.
+    """
     folder = tmp_path_factory.mktemp("service")
     with (folder / "log").open("w") as log:
         structlog.configure(logger_factory=structlog.WriteLoggerFactory(log))

@@ -20,7 +20,9 @@ BENEFITS = {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5
 
 @pytest.fixture
 def run(service, capsys, tmp_path, monkeypatch):
-    """Runs a command in a folder with a file of cases and one of benefits; returns its code, output and errors."""
+    """Runs a command in a folder with a file of cases and one of benefits; returns its code,
+    output and errors.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PAYOFF_URL", str(service.base_url))
     rows = pd.DataFrame(DATA["rows"], columns=DATA["features"])
@@ -69,7 +71,10 @@ def test_a_model_is_trained_compared_and_moved(run):
         code, _, errors = run(f"train {file} --name untold")
         assert (code, errors) == (
             2,
-            f"payoff-client: label is required: the name of the column to predict, one of {columns}\n",
+            (
+                "payoff-client: label is required: the name of the column to predict, "
+                f"one of {columns}\n"
+            ),
         )
     order = (
         "train sick.parquet --label state --name unaged --learner logistic --type age=ignore --json"

@@ -1,4 +1,6 @@
-"""Files as requests: cut where rows end, once where all rows belong together; outcomes as they are."""
+"""Files as requests: cut where rows end, once where all rows belong together; outcomes as they
+are.
+"""
 
 import gzip
 import io
@@ -38,7 +40,9 @@ def rows_read(text: bytes, delimiter=",") -> list[list[str]]:
 
 
 class Service:
-    """Decides each row of a table as it reads it, takes outcomes, and keeps how many there were, and the parameters."""
+    """Decides each row of a table as it reads it, takes outcomes, and keeps how many there were,
+    and the parameters.
+    """
 
     def __init__(self):
         self.asked, self.taken, self.params = [], [], []
@@ -170,7 +174,9 @@ def test_empty_lines_at_the_end_are_no_part_and_empty_values_are(monkeypatch, tm
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("first", ["", "sep=;\n", '"sep=;"\n', "\ufeffsep=;\n"])
 def test_a_file_of_a_spreadsheet_is_cut_where_its_rows_end(tmp_path, end, first):
-    """Whatever ends its lines, and where its first line names the delimiter; each part begins as the file does."""
+    """Whatever ends its lines, and where its first line names the delimiter; each part begins as
+    the file does.
+    """
     text = f"{first}x;s\n1;u\n2;v\n3;u\n".replace("\n", end)
     (tmp_path / "in.csv").write_text(text, encoding="utf-8", newline="")
     written = {} if first else {"delimiter": ";"}

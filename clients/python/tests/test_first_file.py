@@ -1,4 +1,6 @@
-"""From a file as people export it to decisions, by the command line and by the client, in a few lines."""
+"""From a file as people export it to decisions, by the command line and by the client, in a few
+lines.
+"""
 
 import json
 
@@ -14,7 +16,9 @@ from tests.tables.messy import EXPORTS, N, rows_of
 @pytest.mark.filterwarnings("ignore::payoff_client.PayoffWarning")
 @pytest.mark.parametrize("name", EXPORTS)
 def test_an_export_is_trained_on_and_decided(service, client, tmp_path, monkeypatch, capsys, name):
-    """By the client with objects of the file's text and with pandas, by the command line as a file: all alike."""
+    """By the client with objects of the file's text and with pandas, by the command line as a
+    file: all alike.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PAYOFF_URL", str(service.base_url))
     export = EXPORTS[name]

@@ -1,4 +1,5 @@
-"""The notebooks of the documentation, run by a kernel of their own against the service, answer as they are printed.
+"""The notebooks of the documentation, run by a kernel of their own against the service, answer as
+they are printed.
 
 PAYOFF_NOTEBOOKS=1 renews their outputs.
 """

@@ -1,4 +1,6 @@
-"""Commands against a service that answers validly: each option has an effect, and what is said is printed."""
+"""Commands against a service that answers validly: each option has an effect, and what is said is
+printed.
+"""
 
 import argparse
 import io
@@ -24,14 +26,17 @@ READ = "--type a=ignore|--header none|--drop-unlabelled|--drop-class a|--label-t
 DIALECT = "--delimiter ;|--decimal ,|--encoding latin-1|"
 GLOBAL = "--json|--url http://other"
 OPTIONS = {  # commands, and options that each change what they do
-    "predict m:1 cases.csv": f"--benefits benefits.json|--rule minimax|--out o.csv.gz|{DIALECT}--url http://other",
+    "predict m:1 cases.csv": "--benefits benefits.json|--rule minimax|--out o.csv.gz|"
+    f"{DIALECT}--url http://other",
     "predict m:1 cases.csv --out o.csv": "--json",
-    "train rows.csv --label label --name m": "--label pain|--name other|--learner tree|--benefits benefits.json"
+    "train rows.csv --label label --name m": "--label pain|--name other|"
+    "--learner tree|--benefits benefits.json"
     f"|--feature-costs costs.json|--holdout 0.5|--seed 7|--unit EUR|{READ}|{DIALECT}{GLOBAL}",
     "retrieve numbers.csv": f"--setting multilabel|--loss f1|--beta 2|{GLOBAL}",
     "acquire m:1 --next": f"--known age=1|--budget 3|--benefits benefits.json|{GLOBAL}",
     "acquire m:1": "--next",
-    "compare rows.csv --label label --learner tree --benefits benefits.json": "--label pain|--learner forest"
+    "compare rows.csv --label label --learner tree --benefits benefits.json": "--label pain|"
+    "--learner forest"
     f"|--benefits winter|--folds 3|--chart c.svg|{READ}|{DIALECT}{GLOBAL}",
     "models": GLOBAL,
     "models m": f"--alias best=1|--matrix autumn=benefits.json|{GLOBAL}",
@@ -62,7 +67,9 @@ class Server:
 
 @pytest.fixture
 def run(tmp_path, monkeypatch, capsys):
-    """Runs a command in a folder of its own; returns its code, all that it sent, printed and wrote, and its errors."""
+    """Runs a command in a folder of its own; returns its code, all that it sent, printed and
+    wrote, and its errors.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("builtins.input", lambda: "1")
 

@@ -108,7 +108,9 @@ def test_other_columns_come_back():
 @pytest.mark.parametrize("ids", [["a", "b", "c"], [7, 8, 9], [7.0, 8.0, None]], ids=str)
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_ids_are_sent_as_text(library, ids):
-    """Integers beside missing values are floats to pandas; a missing one is the service's to refuse."""
+    """Integers beside missing values are floats to pandas; a missing one is the service's to
+    refuse.
+    """
     service = Recorder()
     expected = [str(int(id_)) if isinstance(id_, float) else id_ and str(id_) for id_ in ids]
     for record in ("visit", {"ids": ids}):

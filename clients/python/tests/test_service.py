@@ -51,7 +51,9 @@ COLUMNS = ["p:healthy", "p:ill", "benefit:wait", "benefit:treat"]
 
 
 def frame(rows: int = 40) -> pd.DataFrame:
-    """Patients with an index and a column that the model does not use, in another order than the model's."""
+    """Patients with an index and a column that the model does not use, in another order than the
+    model's.
+    """
     found = pd.DataFrame(
         DATA["rows"], columns=DATA["features"], index=[f"p{i}" for i in range(40)]
     )[["pain", "pulse", "age"]]
@@ -802,7 +804,8 @@ def test_quantities_are_columns_in_every_form_and_number_of_parts(
         )
     (tmp_path / "costs.json").write_text(json.dumps(stakes))
     cases.to_csv(tmp_path / "cases.csv", index=False)
-    order = f"predict sales {tmp_path}/cases.csv --benefits {tmp_path}/costs.json --url {service.base_url}"
+    files = f"{tmp_path}/cases.csv --benefits {tmp_path}/costs.json"
+    order = f"predict sales {files} --url {service.base_url}"
     assert commands.main(order.split()) == 0
     written = pd.read_csv(io.StringIO(capsys.readouterr().out))
     assert written.iloc[:, -5:].to_numpy().T.tolist() == np.array(named).tolist()

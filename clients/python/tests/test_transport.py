@@ -37,7 +37,9 @@ def busy():
 
 
 class Service:
-    """Answers one after the other; exceptions are raised. Keeps what was asked, and how long was waited."""
+    """Answers one after the other; exceptions are raised. Keeps what was asked, and how long was
+    waited.
+    """
 
     def __init__(self, monkeypatch, *answers):
         self.answers, self.asked, self.waited = list(answers), [], []
@@ -250,7 +252,8 @@ def test_what_holds_no_rows_is_refused_with_what_does(data, words):
 
 def test_neither_frames_nor_scikit_learn_are_imported():
     heavy = "{'pandas', 'polars', 'pyarrow', 'sklearn', 'app'}"
-    code = f"import sys; from payoff_client import *; import payoff_client.commands; print({heavy} & set(sys.modules))"
+    imports = "import sys; from payoff_client import *; import payoff_client.commands"
+    code = f"{imports}; print({heavy} & set(sys.modules))"
     folder = str(Path(payoff_client.__file__).parents[1])
     command = [sys.executable, "-c", code]
     found = subprocess.run(
