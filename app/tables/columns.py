@@ -230,27 +230,29 @@ class Column:
         if sum(map(bool, notations)) <= _SHARE_OF_NUMBERS * len(sample):
             return None
         counts = Counter(chain([_PLAIN], chain.from_iterable(notations)))  # plain in doubt
-        usual = [notation for notation in counts if counts[notation] == max(counts.values())]
-        usual = [_PLAIN] if _PLAIN in usual else usual
+        highest = max(counts.values())
+        frequent = [notation for notation in counts if counts[notation] == highest]
+        if _PLAIN in frequent:
+            frequent = [_PLAIN]
         orders = [
-            f'types={{"{self.place.name}": "{without_unit(notation)}"}}' for notation in usual
+            f'types={{"{self.place.name}": "{without_unit(notation)}"}}' for notation in frequent
         ]
         order = " or ".join(dict.fromkeys(orders))
 
-        def is_usual(word: str) -> bool:
-            if _PLAIN in usual:
+        def is_frequent(word: str) -> bool:
+            if _PLAIN in frequent:
                 return is_number(word, decimal)
-            return any(reader(notation)(word) is not None for notation in usual)
+            return any(reader(notation)(word) is not None for notation in frequent)
 
-        if all(map(is_usual, words)):
+        if all(map(is_frequent, words)):
             if not (self.scanned and self.scanned.are_too_many):
                 return None
             return (
                 f"the first {len(words)} of them are numbers; send {order} to leave other words out"
             )
-        row = self._first_row(lambda word: not is_usual(word))
+        row = self._first_row(lambda word: not is_frequent(word))
         word = words[self.values[row]][:MAX_SHOWN]
-        noun = "date" if usual[0].startswith(ISO) else "number"
+        noun = "date" if frequent[0].startswith(ISO) else "number"
         advice = (
             f"{word!r} is not a {noun}, as most values are; fix it, or send {order} to leave it out"
         )

@@ -117,8 +117,8 @@ def _extent(body: bytes) -> int:
     if n_values > MAX_VALUES:
         raise TooLarge(
             f"the body has about {n_values:,} values and lists; a JSON body may have"
-            f" {MAX_VALUES:,}: send fewer at once, or an array or Arrow stream where the route takes"
-            " one; for training send a file to `POST /datasets`"
+            f" {MAX_VALUES:,}: send fewer at once, or an array or Arrow stream where the route"
+            " takes one; for training send a file to `POST /datasets`"
         )
     return n_values
 

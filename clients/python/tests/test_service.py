@@ -823,7 +823,7 @@ def test_quantities_are_columns_in_every_form_and_number_of_parts(
 
 
 def test_what_costs_decide_is_in_the_decisions(client, service):
-    """Of a model of numbers: without costs there are none, and the message names what is missing."""
+    """Of a model of numbers: without costs there are none, and the message says what is missing."""
     data = {
         "features": ["x"],
         "rows": [[i] for i in range(60)],
