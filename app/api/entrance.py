@@ -88,13 +88,15 @@ class Entrance:
     def answer(self, scope: Scope, head: Head, body: bytes) -> Hot | None:
         """The answer to a request with a `plain_head`; None where it goes through all layers."""
         began = perf_counter()
-        exchange_of(scope).was_at_entrance = True
+        exchange = exchange_of(scope)
+        exchange.was_at_entrance = True
         try:
             caller = self._gate.caller(scope, head)
             caller.need(PREDICT.scopes)
             if caller.client is None and b"x-forwarded-for" in head:
                 return None  # the server reads the address, for which it counts, further in
-            return self._decided(scope, caller, self._gate.take(caller, scope), body, began)
+            rate = self._gate.take(caller, scope)
+            return self._decided(exchange.request_id, caller, rate, body, began)
         except PayoffError:
             return None
         except Exception:  # noqa: BLE001 - the layers answer it
@@ -102,7 +104,7 @@ class Entrance:
             return None
 
     def _decided(
-        self, scope: Scope, caller: Caller, rate: list[Header], body: bytes, began: float
+        self, request_id: str, caller: Caller, rate: list[Header], body: bytes, began: float
     ) -> Hot | None:
         """The answer to a request that is decided at once, and not recorded."""
         document = document_of(body)
@@ -119,7 +121,6 @@ class Entrance:
         content = quick_answer(model, question) or self._content(caller, model, question, len(body))
         if content is None or len(content) > SMALL:
             return None
-        request_id = exchange_of(scope).request_id
         headers = [
             (b"content-length", b"%d" % len(content)),
             _TYPE,

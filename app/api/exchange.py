@@ -55,6 +55,18 @@ class Exchange:
     `memory` that are held until it has been sent.
     """
 
+    __slots__ = (
+        "caller",
+        "held",
+        "max_bytes",
+        "memory",
+        "rate",
+        "request_id",
+        "status",
+        "streams",
+        "was_at_entrance",
+    )
+
     def __init__(self, scope: Scope) -> None:
         self.request_id = request_id_of(scope)
         self.caller: Caller | None = None

@@ -24,12 +24,11 @@ def check_site(method: str, headers: Mapping[bytes, bytes], hosts: frozenset[str
     of another site.
     """
     host = headers.get(b"host", b"").decode("latin-1").lower()
-    shown_host = repr(host[:_MAX_SHOWN])
     if not _is_own_host(host, hosts):
         raise Forbidden(
             "without keys the service answers requests for localhost and for the hosts in"
-            f" PAYOFF_HOSTS, not for {shown_host}: add the host name there, without a port, or"
-            " configure keys"
+            f" PAYOFF_HOSTS, not for {host[:_MAX_SHOWN]!r}: add the host name there, without a"
+            " port, or configure keys"
         )
     origin = headers.get(b"origin")
     fetch_site = headers.get(b"sec-fetch-site")
@@ -41,9 +40,10 @@ def check_site(method: str, headers: Mapping[bytes, bytes], hosts: frozenset[str
     is_cross_site = (fetch_site or b"").lower() in (b"cross-site", b"same-site")
     if is_cross_site or site.removesuffix(port) != host.removesuffix(port):
         raise Forbidden(
-            f"without keys only pages of {shown_host} may change anything, not a page of another"
-            " site: configure keys, or send the request without a browser; a reverse proxy has to"
-            " pass on the Host header that it received, and PAYOFF_HOSTS has to contain that host"
+            f"without keys only pages of {host[:_MAX_SHOWN]!r} may change anything, not a page"
+            " of another site: configure keys, or send the request without a browser; a reverse"
+            " proxy has to pass on the Host header that it received, and PAYOFF_HOSTS has to"
+            " contain that host"
         )
 
 
