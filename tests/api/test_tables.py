@@ -459,9 +459,9 @@ def test_a_word_for_missing_values_is_a_category_where_the_model_has_it(word):
     body = f"a,b\n{word},{word}\nx,x\n{word},\n,y\n".encode()
     sheet = Sheet("text/csv", body, TableFields(), free)
 
-    (X, warnings, *_), _ = sheet.rows(schema)
-    np.testing.assert_array_equal(X, [[0, np.nan], [1, 0], [0, np.nan], [np.nan, 1]])
-    assert not warnings
+    rows = sheet.rows(schema)
+    np.testing.assert_array_equal(rows.X, [[0, np.nan], [1, 0], [0, np.nan], [np.nan, 1]])
+    assert not rows.warnings
 
 
 def test_ids_come_back_as_they_were_sent(service, ward):
