@@ -22,7 +22,9 @@ def trace_of(error: BaseException) -> str:
     while cause is not None and len(parts) < _MAX_CAUSES:
         frames = "".join(traceback.format_tb(cause.__traceback__))
         parts.append(f"{frames}{type(cause).__module__}.{type(cause).__qualname__}")
-        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+        cause = cause.__cause__ or (
+            None if cause.__suppress_context__ else cause.__context__
+        )
     return "\nafter\n".join(parts)
 
 
@@ -46,7 +48,9 @@ class ServiceError(PayoffError):
         if status:
             cls.answer = Answer(status, str(cls.__doc__))
 
-    def __init__(self, detail: str, flaws: Iterable[Flaw] = (), *, seconds: int = 1) -> None:
+    def __init__(
+        self, detail: str, flaws: Iterable[Flaw] = (), *, seconds: int = 1
+    ) -> None:
         super().__init__(detail, flaws)
         self.seconds = seconds
 
@@ -55,7 +59,10 @@ class InvalidTable(Invalid):
     """A table that cannot be used; `columns` describes how each of its columns was read."""
 
     def __init__(
-        self, detail: str, flaws: Iterable[Flaw] = (), columns: Iterable[Mapping[str, Any]] = ()
+        self,
+        detail: str,
+        flaws: Iterable[Flaw] = (),
+        columns: Iterable[Mapping[str, Any]] = (),
     ) -> None:
         super().__init__(detail, flaws)
         self.columns = tuple(columns)

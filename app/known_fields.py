@@ -30,7 +30,9 @@ class KnownFields(BaseModel):
         messages += [f"unknown field {str(name)[:_MAX_SHOWN]!r}" for name in names[1:]]
         errors = [
             InitErrorDetails(
-                type=PydanticCustomError("unknown_field", "{words}", {"words": message}),
+                type=PydanticCustomError(
+                    "unknown_field", "{words}", {"words": message}
+                ),
                 loc=(name,),
                 input=None,
             )

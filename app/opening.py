@@ -82,7 +82,9 @@ def prepare_stores(settings: Settings) -> Stores:
 def unknown_settings(variables: Iterable[str]) -> list[str]:
     """A message for each variable that has the prefix of settings and is not a setting."""
     known = [f"PAYOFF_{name.upper()}" for name in Settings.model_fields]
-    names = sorted(name for name in variables if name.startswith("PAYOFF_") and name not in known)
+    names = sorted(
+        name for name in variables if name.startswith("PAYOFF_") and name not in known
+    )
     return [unknown("setting", name, known) for name in names]
 
 
@@ -104,7 +106,9 @@ def open_stores(settings: Settings, *, retry_seconds: float = 0.0) -> Stores:
         max_upload_bytes=int(settings.max_upload_mb * _MB),
         reader_bytes=settings.upload_memory_mb * _MB,
     )
-    queue = Queue(database, attempts=settings.job_attempts, lease_seconds=settings.lease_seconds)
+    queue = Queue(
+        database, attempts=settings.job_attempts, lease_seconds=settings.lease_seconds
+    )
     copies = settings.local_copies_mb if Storage.is_remote(settings.models) else 0
     files = Files(
         settings.models,
@@ -117,7 +121,10 @@ def open_stores(settings: Settings, *, retry_seconds: float = 0.0) -> Stores:
     days = settings.keep_decisions_days
     keep_decisions = None if days is None else days * DAY
     datasets = DatasetStore(
-        settings.datasets_url, limits, retry_seconds=retry_seconds, keep_inline=keep_inline
+        settings.datasets_url,
+        limits,
+        retry_seconds=retry_seconds,
+        keep_inline=keep_inline,
     )
     audit = AuditLog(database)
     archive = Archive(database, settings.decisions_url, retry_seconds=retry_seconds)

@@ -21,14 +21,21 @@ def wire(settings: Settings) -> Service:
     if worker is None:  # a worker preloads these itself
         preload(isolated.MODULES)
     limits = BodyLimits(
-        default=int(settings.max_body_mb * _MB), upload=int(settings.max_upload_mb * _MB)
+        default=int(settings.max_body_mb * _MB),
+        upload=int(settings.max_upload_mb * _MB),
     )
     admin_key = settings.admin_key.get_secret_value() if settings.admin_key else None
     rate = Rate.parse(settings.rate_limit) if settings.rate_limit else None
     keys_made = KeysMade(Storage(settings.models, NOTE, name="PAYOFF_MODELS"))
-    keyring = Keyring(stores.keys, keys_made, admin_key, rate=rate, jobs=settings.jobs_per_key)
+    keyring = Keyring(
+        stores.keys, keys_made, admin_key, rate=rate, jobs=settings.jobs_per_key
+    )
     access_log = settings.access_log and settings.log_level in ("debug", "info")
-    memory = settings.request_memory_mb * _MB if settings.request_memory_mb else default_limit()
+    memory = (
+        settings.request_memory_mb * _MB
+        if settings.request_memory_mb
+        else default_limit()
+    )
     return Service(
         stores,
         worker,

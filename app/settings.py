@@ -58,7 +58,9 @@ loopback."""
     """Addresses or networks of proxies, separated by commas, whose X-Forwarded-For is trusted; by \
 default none."""
 
-    rate_limit: str = Field(default="", pattern=r"^([1-9][0-9]{0,8}/(second|minute|hour|day))?$")
+    rate_limit: str = Field(
+        default="", pattern=r"^([1-9][0-9]{0,8}/(second|minute|hour|day))?$"
+    )
     """Rate limit of each key, or of each address without keys, such as `100/second`; the admin \
 key has no limit."""
 

@@ -93,7 +93,9 @@ def keep_up(settings: Settings, stores: Stores) -> None:
         ),
         "files of imports": lambda: import_model.clean_up_files(stores),
         "recorded decisions": lambda: keep_up_archive(
-            stores.archive, None if days is None else days * DAY, seals=settings.shares_decisions
+            stores.archive,
+            None if days is None else days * DAY,
+            seals=settings.shares_decisions,
         ),
     }
     for name, part in parts.items():

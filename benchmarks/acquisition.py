@@ -42,7 +42,11 @@ from payoff.learners.cost_tree.estimator import CostTree
 from payoff.learners.forest_chain import ForestChain
 from payoff.learners.random_forest import RandomForest
 
-SCALES = (0.5, 1.0, 2.0)  # of the matrix: 1 is the one stated, the others show what hangs on it
+SCALES = (
+    0.5,
+    1.0,
+    2.0,
+)  # of the matrix: 1 is the one stated, the others show what hangs on it
 CASES: dict[str, list[list[float]]] = {
     # rows: the truth; columns: taken for …
     "heart_cleveland": [[0, -800], [-1600, 0]],  # no disease, disease
@@ -105,16 +109,26 @@ def priced(name: str) -> tuple[np.ndarray, np.ndarray, Prices]:
     listed: list[dict[str, Any]] = []
     for row in costs:
         entry: dict[str, Any] = {"feature": row["feature"], "cost": float(row["cost"])}
-        group = {"group": row["group"], "discounted_cost": float(row["discounted_cost"])}
+        group = {
+            "group": row["group"],
+            "discounted_cost": float(row["discounted_cost"]),
+        }
         listed.append(entry | group if row["group"] else entry)
     return X, np.unique(y, return_inverse=True)[1], parse_prices(listed, names)
 
 
 def covtype(seed: int) -> Table:
     """All seven classes; every feature at price 1."""
-    table = np.random.default_rng(seed).permutation(cells("covtype_20k")[1].astype(float))
-    X, y = np.ascontiguousarray(table[:, :-1]), np.unique(table[:, -1], return_inverse=True)[1]
-    return Table(X[:12_000], y[:12_000], X[12_000:], y[12_000:], Prices.unit(X.shape[1]))
+    table = np.random.default_rng(seed).permutation(
+        cells("covtype_20k")[1].astype(float)
+    )
+    X, y = (
+        np.ascontiguousarray(table[:, :-1]),
+        np.unique(table[:, -1], return_inverse=True)[1],
+    )
+    return Table(
+        X[:12_000], y[:12_000], X[12_000:], y[12_000:], Prices.unit(X.shape[1])
+    )
 
 
 def fitted(model: Any, table: Table) -> Any:
@@ -128,7 +142,9 @@ def asked(model: Any, table: Table, B: np.ndarray) -> dict[str, Any]:
     """What the simulation of `/acquire` says of new rows."""
     names, classes = [f"x{j}" for j in range(table.X.shape[1])], list(range(len(B)))
     ready = AcquisitionModel.of(model, names, classes, table.prices)
-    return report(ready, table.new, table.truth, table.prices, Prepared(B, classes), budgets=[])
+    return report(
+        ready, table.new, table.truth, table.prices, Prepared(B, classes), budgets=[]
+    )
 
 
 def while_worth(told: dict[str, Any]) -> float:
@@ -148,7 +164,8 @@ def own(
 
     def earn(table: Table, matrices: list[np.ndarray]) -> list[float]:
         models = [
-            fitted(make(table.prices, B), table) for B in (matrices if each else matrices[:1])
+            fitted(make(table.prices, B), table)
+            for B in (matrices if each else matrices[:1])
         ]
         pairs = zip(models if each else models * len(matrices), matrices, strict=True)
         return [earns(asked(model, table, B)) for model, B in pairs]
@@ -165,19 +182,25 @@ def own_errors(model: Any, table: Table) -> np.ndarray:
     model, prices = fitted(model, table), table.prices
     n_features = table.X.shape[1]
     classes = list(range(table.truth.max() + 1))
-    ready = AcquisitionModel.of(model, [str(j) for j in range(n_features)], classes, prices)
+    ready = AcquisitionModel.of(
+        model, [str(j) for j in range(n_features)], classes, prices
+    )
     run = model.model_.travel(table.new, prices)
     n, S = run.asked.shape
     states = np.broadcast_to(np.arange(S + 1), (n, S + 1))
     finished = states == run.length[:, None]
-    P = ready.probabilities(run.P.reshape(n * (S + 1), -1), states.ravel(), finished.ravel())
+    P = ready.probabilities(
+        run.P.reshape(n * (S + 1), -1), states.ravel(), finished.ravel()
+    )
     points = []
     for size in SIZES:
         B = size * np.eye(P.shape[1])
         worth = ready.worth(B, prices, None)
         assert worth is not None
         stops = states >= run.length[:, None]
-        stops[:, :S] |= worth.stops(run.asked, run.price, at_stake(P, B).reshape(n, S + 1)[:, :S])
+        stops[:, :S] |= worth.stops(
+            run.asked, run.price, at_stake(P, B).reshape(n, S + 1)[:, :S]
+        )
         at = np.arange(n), stops.argmax(axis=1)
         told = P.reshape(n, S + 1, -1)[at].argmax(axis=1)
         points.append((run.spent[at].mean() / n_features, (told != table.truth).mean()))
@@ -206,9 +229,9 @@ def unseen(
 ) -> tuple[np.ndarray, list]:
     """Rows, and what `answer` says fold by fold about them after it has seen the others: of a large table one third."""
     large = len(X) > 9000
-    folds = list(StratifiedKFold(3 if large else 5, shuffle=True, random_state=0).split(X, y))[
-        : 1 if large else None
-    ]
+    folds = list(
+        StratifiedKFold(3 if large else 5, shuffle=True, random_state=0).split(X, y)
+    )[: 1 if large else None]
     return np.concatenate([outside for _, outside in folds]), [
         answer(inside, outside) for inside, outside in folds
     ]
@@ -233,7 +256,10 @@ def boosted(X: np.ndarray, y: np.ndarray, prices: Prices, trade_off: float) -> A
         settings["num_class"] = K
     if trade_off:  # a penalty is for each row
         lazy = prices.cost / prices.cost.mean()
-        settings |= {"cegb_tradeoff": trade_off, "cegb_penalty_feature_lazy": lazy.tolist()}
+        settings |= {
+            "cegb_tradeoff": trade_off,
+            "cegb_penalty_feature_lazy": lazy.tolist(),
+        }
     return lightgbm.train(settings, lightgbm.Dataset(X, y), STAGES[-1])
 
 
@@ -292,7 +318,10 @@ class Stops:
 
     def ends(self, run: Journeys) -> tuple[np.ndarray, np.ndarray]:
         """Probabilities (n, K) where each row ends, and what it has paid."""
-        stops = [~self.goes_on(s, at_stake(run.P[:, s], self.B)) for s in range(len(self.lines))]
+        stops = [
+            ~self.goes_on(s, at_stake(run.P[:, s], self.B))
+            for s in range(len(self.lines))
+        ]
         rows, ends = (
             np.arange(len(run.P)),
             np.stack([*stops, np.ones(len(run.P), dtype=bool)], axis=1).argmax(axis=1),
@@ -312,7 +341,10 @@ def lightgbm_runs(
         rows, parts = unseen(X, y, lambda inside, outside, t=trade_off: staged(
             boosted(X[inside], y[inside], prices, t), X[outside], y[inside], prices))  # fmt: skip
         seen = Journeys(
-            *(np.concatenate([getattr(run, name) for run in parts]) for name in Journeys._fields)
+            *(
+                np.concatenate([getattr(run, name) for run in parts])
+                for name in Journeys._fields
+            )
         )
         curves = [
             Blend.fit([seen.P[:, s]], y[rows], np.ones(len(rows)))
@@ -324,7 +356,9 @@ def lightgbm_runs(
             (staged(boosted(X, y, prices, trade_off), new, y, prices), truth),
         ):
             states = [curve.apply([run.P[:, s + 1]]) for s, curve in enumerate(curves)]
-            sides.append((Journeys(np.stack([run.P[:, 0], *states], axis=1), run.paid), classes))
+            sides.append(
+                (Journeys(np.stack([run.P[:, 0], *states], axis=1), run.paid), classes)
+            )
         found.append(sides)
     return found
 
@@ -350,7 +384,9 @@ def lightgbm_errors(table: Table) -> np.ndarray:
             stops = Stops(*sides[0], size * np.eye(K))
             for (run, y), kept in zip(sides, points, strict=True):
                 P, paid = stops.ends(run)
-                kept.append((paid.mean() / table.X.shape[1], (P.argmax(axis=1) != y).mean()))
+                kept.append(
+                    (paid.mean() / table.X.shape[1], (P.argmax(axis=1) != y).mean())
+                )
         curves.append([at_shares(some) for some in points])
     inside, outside = np.moveaxis(np.array(curves), 1, 0)
     return np.take_along_axis(outside, inside.argmin(axis=0)[None], axis=0)[0]
@@ -363,16 +399,27 @@ def l1_path(table: Table, matrices: list[np.ndarray]) -> list[float]:
 
         def model(rows: np.ndarray, C: float = C) -> Any:
             linear = OneVsRestClassifier(
-                LogisticRegression(C=C, l1_ratio=1.0, solver="liblinear", random_state=0)
+                LogisticRegression(
+                    C=C, l1_ratio=1.0, solver="liblinear", random_state=0
+                )
             )
             ranks = QuantileTransformer(
                 n_quantiles=100
             )  # which a few heavy tails do not rule, as of TSH
-            steps = SimpleImputer(keep_empty_features=True), ranks, StandardScaler(), linear
+            steps = (
+                SimpleImputer(keep_empty_features=True),
+                ranks,
+                StandardScaler(),
+                linear,
+            )
             return make_pipeline(*steps).fit(X[rows], y[rows])
 
         rows, parts = unseen(
-            X, y, lambda inside, outside, model=model: model(inside).predict_proba(X[outside])
+            X,
+            y,
+            lambda inside, outside, model=model: model(inside).predict_proba(
+                X[outside]
+            ),
         )
         P, whole = np.concatenate(parts), model(np.arange(len(X)))
         curve = Blend.fit([P], y[rows], np.ones(len(rows)))
@@ -382,17 +429,24 @@ def l1_path(table: Table, matrices: list[np.ndarray]) -> list[float]:
         runs.append(((seen, y[rows], paid[0]), (told, truth, paid[1])))
     for B in matrices:
         ways = [prior_earns(table, B)]
-        ways += [tuple((earned(*side, B) - paid).mean() for *side, paid in sides) for sides in runs]
+        ways += [
+            tuple((earned(*side, B) - paid).mean() for *side, paid in sides)
+            for sides in runs
+        ]
         found.append(max(ways)[1])
     return found
 
 
 def prior_earns(table: Table, B: np.ndarray) -> tuple[float, ...]:
     prior = np.bincount(table.y) / len(table.y)
-    return tuple(earned(np.tile(prior, (len(y), 1)), y, B).mean() for y in (table.y, table.truth))
+    return tuple(
+        earned(np.tile(prior, (len(y), 1)), y, B).mean() for y in (table.y, table.truth)
+    )
 
 
-def paid_for(X: np.ndarray, prices: Prices, columns: np.ndarray | list[int]) -> np.ndarray:
+def paid_for(
+    X: np.ndarray, prices: Prices, columns: np.ndarray | list[int]
+) -> np.ndarray:
     used = np.zeros(X.shape, dtype=bool)
     used[:, columns] = True
     return charged(prices, used & ~np.isnan(X))
@@ -430,10 +484,17 @@ def greedy_subset(table: Table, matrices: list[np.ndarray]) -> list[float]:
             if key not in told:
                 told[key] = out_of_bag(table.X[:, columns], table.y, 25)[1]
             return float(
-                (earned(told[key], table.y, B) - paid_for(table.X, table.prices, columns)).mean()
+                (
+                    earned(told[key], table.y, B)
+                    - paid_for(table.X, table.prices, columns)
+                ).mean()
             )
 
-        left, way, values = list(range(table.X.shape[1])), [[]], [prior_earns(table, B)[0]]
+        left, way, values = (
+            list(range(table.X.shape[1])),
+            [[]],
+            [prior_earns(table, B)[0]],
+        )
         while left and np.argmax(values) >= len(values) - PATIENCE - 1:
             tried = {j: worth([*way[-1], j]) for j in left}
             best = max(tried, key=lambda j: tried[j])
@@ -442,20 +503,30 @@ def greedy_subset(table: Table, matrices: list[np.ndarray]) -> list[float]:
             values.append(tried[best])
         columns = way[int(np.argmax(values))]
         paid = paid_for(table.new, table.prices, columns)
-        found.append(float((earned(subset_told(table, columns), table.truth, B) - paid).mean()))
+        found.append(
+            float((earned(subset_told(table, columns), table.truth, B) - paid).mean())
+        )
     return found
 
 
 EARN: dict[str, Earn] = {
-    "forest_chain": own(lambda prices, _: ForestChain(feature_costs=prices, random_state=0)),
-    "random_forest": own(lambda *_: every_feature()),
-    "budget_forest": own(lambda prices, _: BudgetForest(feature_costs=prices, random_state=0)),
-    "cost_tree": own(
-        lambda prices, B: CostTree(feature_costs=prices, benefits=B, random_state=0), each=True
+    "forest_chain": own(
+        lambda prices, _: ForestChain(feature_costs=prices, random_state=0)
     ),
-    "nothing": own(lambda *_: every_feature(), lambda told: told["nothing"]["net_benefit"]),
+    "random_forest": own(lambda *_: every_feature()),
+    "budget_forest": own(
+        lambda prices, _: BudgetForest(feature_costs=prices, random_state=0)
+    ),
+    "cost_tree": own(
+        lambda prices, B: CostTree(feature_costs=prices, benefits=B, random_state=0),
+        each=True,
+    ),
+    "nothing": own(
+        lambda *_: every_feature(), lambda told: told["nothing"]["net_benefit"]
+    ),
     "all asked for": own(
-        lambda *_: every_feature(), lambda told: told["budgets"][-1]["plain"]["net_benefit"]
+        lambda *_: every_feature(),
+        lambda told: told["budgets"][-1]["plain"]["net_benefit"],
     ),
     "lightgbm": lightgbm,
     "l1 path": l1_path,
@@ -480,7 +551,9 @@ def compared(
     for learner in learners:
         values = found[learner] = np.array(runs(learner))
         gaps = values - found.get("forest_chain", values)
-        figures = zip(values.mean(axis=0), gaps.mean(axis=0), standard_error(gaps), strict=True)
+        figures = zip(
+            values.mean(axis=0), gaps.mean(axis=0), standard_error(gaps), strict=True
+        )
         print(
             f"{name:16}{learner:16}"
             + "".join(f"{m:11.4g} ({g:6.3g}±{e:5.3g})" for m, g, e in figures),
@@ -492,7 +565,8 @@ def mean_of_halves(
     tables: list[list[Table]], matrices: list[np.ndarray], learner: str
 ) -> list[np.ndarray]:
     return [
-        np.mean([EARN[learner](table, matrices) for table in halves], axis=0) for halves in tables
+        np.mean([EARN[learner](table, matrices) for table in halves], axis=0)
+        for halves in tables
     ]
 
 
@@ -501,9 +575,12 @@ def money(sets: list[str], learners: list[str], seeds: int) -> None:
         X, y, prices = priced(name)
         matrices = [scale * np.array(CASES[name], dtype=float) for scale in SCALES]
         halves = [
-            StratifiedKFold(2, shuffle=True, random_state=seed).split(y, y) for seed in range(seeds)
+            StratifiedKFold(2, shuffle=True, random_state=seed).split(y, y)
+            for seed in range(seeds)
         ]
-        tables = [[Table(X[i], y[i], X[o], y[o], prices) for i, o in two] for two in halves]
+        tables = [
+            [Table(X[i], y[i], X[o], y[o], prices) for i, o in two] for two in halves
+        ]
         columns = [f"x {scale:g}" for scale in SCALES]
         compared(name, columns, learners, partial(mean_of_halves, tables, matrices))
 
@@ -527,7 +604,10 @@ def main() -> None:
         learners = [name for name in chosen.learners if name in ERRORS]
         columns = [f"{share:.0%}" for share in SHARES]
         compared(
-            "covtype", columns, learners, lambda name: [ERRORS[name](table) for table in tables]
+            "covtype",
+            columns,
+            learners,
+            lambda name: [ERRORS[name](table) for table in tables],
         )
 
 

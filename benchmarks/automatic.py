@@ -53,7 +53,10 @@ def with_test_prices(name: str) -> Case:
 
 def with_random_prices(name: str, *, free: int = 0, misses: float = 1.0) -> Case:
     """A table of the project's, or of scikit-learn's, where every error costs 1, or of two classes a miss `misses`."""
-    loaders: dict[str, Callable[..., Any]] = {"wdbc": load_breast_cancer, "wine": load_wine}
+    loaders: dict[str, Callable[..., Any]] = {
+        "wdbc": load_breast_cancer,
+        "wine": load_wine,
+    }
     categorical: tuple[int, ...] = ()
     if name in loaders:
         X, y = loaders[name](return_X_y=True)
@@ -98,11 +101,17 @@ class Shared:
 
         class Choice(Automatic):
             def _fit_candidate(
-                self, learner: Learner, X: np.ndarray, codes: np.ndarray, weights: np.ndarray
+                self,
+                learner: Learner,
+                X: np.ndarray,
+                codes: np.ndarray,
+                weights: np.ndarray,
             ) -> Learner:
                 key = learner.name, X.tobytes()
                 if key not in shared.fits:
-                    shared.fits[key] = super()._fit_candidate(learner, X, codes, weights)
+                    shared.fits[key] = super()._fit_candidate(
+                        learner, X, codes, weights
+                    )
                 return shared.fits[key]
 
         return Choice(
@@ -120,8 +129,12 @@ def drawn(case: Case, seed: int) -> tuple[Case, Case]:
     rows = rows[np.isin(case.y[rows], kept)]
     X, y = case.X[rows], np.searchsorted(kept, case.y[rows])
     benefits = case.benefits[np.ix_(kept, kept)]
-    halves = next(StratifiedShuffleSplit(1, test_size=0.5, random_state=seed).split(X, y))
-    inside, outside = (case._replace(X=X[half], y=y[half], benefits=benefits) for half in halves)
+    halves = next(
+        StratifiedShuffleSplit(1, test_size=0.5, random_state=seed).split(X, y)
+    )
+    inside, outside = (
+        case._replace(X=X[half], y=y[half], benefits=benefits) for half in halves
+    )
     return inside, outside
 
 
@@ -140,7 +153,8 @@ def earned(case: Case, seed: int) -> tuple[np.ndarray, list[str]]:
         model.benefits = benefits
         model.fit(inside.X, inside.y)
         for number, (name, (learner, _)) in enumerate(PRICED_CANDIDATES.items()):
-            fit = model._fit_candidate(learner, inside.X, inside.y, np.ones(len(inside.y)))  # noqa: SLF001 - a fit is shared
+            weights = np.ones(len(inside.y))
+            fit = model._fit_candidate(learner, inside.X, inside.y, weights)  # noqa: SLF001
             P, paid = while_worth(fit, outside.X, case.prices, benefits)
             gains = row_benefits(outside.y, decide(P, benefits).choice, benefits) - paid
             values[number, level] = 100 * unit * gains.mean()
@@ -158,7 +172,11 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=2)
     asked = parser.parse_args()
     learners = [*PRICED_CANDIDATES, "auto"]
-    print(f"{'':24}{'price':>6}" + "".join(f"{name:>15}" for name in learners) + "   chosen")
+    print(
+        f"{'':24}{'price':>6}"
+        + "".join(f"{name:>15}" for name in learners)
+        + "   chosen"
+    )
     every = []
     for name in asked.only or CASES_BY_NAME:
         case = CASES_BY_NAME[name]()
@@ -172,8 +190,15 @@ def main() -> None:
     gaps = np.array(every)[:, -1:] - np.array(every)[:, :-1]
     for level, part in enumerate(LEVELS):
         lead = gaps[:, :, level]
-        figures = zip(np.median(lead, axis=0), lead.mean(axis=0), standard_error(lead), strict=True)
-        told = "".join(f"{median:9.1f} {mean:5.1f}±{error:4.1f}" for median, mean, error in figures)
+        figures = zip(
+            np.median(lead, axis=0),
+            lead.mean(axis=0),
+            standard_error(lead),
+            strict=True,
+        )
+        told = "".join(
+            f"{median:9.1f} {mean:5.1f}±{error:4.1f}" for median, mean, error in figures
+        )
         print(f"{'auto ahead: median, mean':24}{part:6}{told}")
 
 

@@ -17,13 +17,18 @@ from app.tables.upload_request import UploadRequest
 
 DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
 ZERO_IS_MISSING = {"pima_diabetes": (1, 2, 3, 4, 5)}
-ROOMY = DataLimits(max_rows=10**6, max_columns=1000, max_categories=1000, max_upload_bytes=10**9)
+ROOMY = DataLimits(
+    max_rows=10**6, max_columns=1000, max_categories=1000, max_upload_bytes=10**9
+)
 
 
 def load(name: str) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
     """Rows as the service encodes them, class codes, and the categorical columns."""
     label = cells(name)[0][-1]
-    with (DATA / f"{name}.csv.gz").open("rb") as file, tempfile.TemporaryDirectory() as home:
+    with (
+        (DATA / f"{name}.csv.gz").open("rb") as file,
+        tempfile.TemporaryDirectory() as home,
+    ):
         store = DatasetStore(home, ROOMY)
         table = store.table(store.upload(file, UploadRequest(label=(label,))).id)
     X = table.X.copy()
@@ -54,5 +59,7 @@ def preparing(m: int, categorical: Sequence[int]) -> ColumnTransformer:
 def standard_error(values: np.ndarray) -> np.ndarray:
     """Of the mean of values (n, …) over the first axis; NaN where there is one."""
     return (
-        values.std(axis=0, ddof=1) / len(values) ** 0.5 if len(values) > 1 else values[0] * np.nan
+        values.std(axis=0, ddof=1) / len(values) ** 0.5
+        if len(values) > 1
+        else values[0] * np.nan
     )

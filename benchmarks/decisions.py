@@ -46,7 +46,14 @@ from payoff.learners.hierarchical_logistic import HierarchicalLogistic
 from payoff.learners.kernel_logistic import KernelLogistic
 from payoff.learners.logistic import Logistic
 
-SETS = ("glass", "ecoli", "thyroid_ann", "heart_cleveland", "german_credit", "pima_diabetes")
+SETS = (
+    "glass",
+    "ecoli",
+    "thyroid_ann",
+    "heart_cleveland",
+    "german_credit",
+    "pima_diabetes",
+)
 TWO_CLASSES = ("german_credit", "pima_diabetes")
 MATRICES, PROCESSES = 10, 2
 PROPER = 8  # methods of the comparison; those after them are for orientation
@@ -62,16 +69,26 @@ CASES: dict[
         "load_credit_scoring_pakdd",
         lambda of: (0, of["fp_cost"], 0.75 * of["cl"], 0),
     ),
-    "credit, VUB": ("load_vub_credit_scoring", lambda of: (0, of["fp_cost"], 0.75 * of["cl"], 0)),
+    "credit, VUB": (
+        "load_vub_credit_scoring",
+        lambda of: (0, of["fp_cost"], 0.75 * of["cl"], 0),
+    ),
     "churn": ("load_churn_tv_subscriptions", lambda of: [of[name] for name in COSTS]),
 }
-SHARE, RARE = 0.25 * 0.02463333, 100  # of a balance that a deposit earns; rows of a rare word
-CREDIT = np.array([[0.0, -1.0], [-5.0, 0.0]])  # rows: good, bad; columns: accept, refuse
+SHARE, RARE = (
+    0.25 * 0.02463333,
+    100,
+)  # of a balance that a deposit earns; rows of a rare word
+CREDIT = np.array(
+    [[0.0, -1.0], [-5.0, 0.0]]
+)  # rows: good, bad; columns: accept, refuse
 
 
 def random_benefits(n_classes: int, seed: int) -> np.ndarray:
     """(MATRICES, K, K): gains on the diagonal, costs off it, each log-uniform from 1 to 100."""
-    sizes = 10 ** np.random.default_rng(seed).uniform(0, 2, (MATRICES, n_classes, n_classes))
+    sizes = 10 ** np.random.default_rng(seed).uniform(
+        0, 2, (MATRICES, n_classes, n_classes)
+    )
     return np.where(np.eye(n_classes, dtype=bool), sizes, -sizes)
 
 
@@ -80,7 +97,8 @@ def random_costs(n_classes: int, majority: int, seed: int) -> np.ndarray:
     drawn = 10 ** np.random.default_rng(seed).uniform(0, 2, (MATRICES, 4))
     return np.stack(
         [
-            gain + equivalent_benefits(n_classes, majority, *(gain + cost for cost in costs))
+            gain
+            + equivalent_benefits(n_classes, majority, *(gain + cost for cost in costs))
             for gain, *costs in drawn
         ]
     )
@@ -101,7 +119,11 @@ class Fold:
     """Training rows, rows to decide, and models that are fitted once for all matrices."""
 
     def __init__(
-        self, X: np.ndarray, y: np.ndarray, inside: np.ndarray, categorical: tuple[int, ...]
+        self,
+        X: np.ndarray,
+        y: np.ndarray,
+        inside: np.ndarray,
+        categorical: tuple[int, ...],
     ) -> None:
         self.X, self.y, self.rows = X[inside], y[inside], X[~inside]
         self.common = {"categorical_features": categorical, "random_state": 0}
@@ -129,20 +151,24 @@ class Fold:
 
 
 def benefit_lr(fold: Fold, B: np.ndarray) -> np.ndarray:
-    model = BenefitLogistic(benefits=B, calibration="none", **fold.common).fit(fold.X, fold.y)
-    return model.predict(fold.rows)
-
-
-def hierarchical_benefit_lr(fold: Fold, B: np.ndarray) -> np.ndarray:
-    first, second = BenefitLogistic(calibration="none"), Logistic(calibration="none")
-    model = HierarchicalLogistic(first=first, second=second, benefits=B, **fold.common).fit(
+    model = BenefitLogistic(benefits=B, calibration="none", **fold.common).fit(
         fold.X, fold.y
     )
     return model.predict(fold.rows)
 
 
+def hierarchical_benefit_lr(fold: Fold, B: np.ndarray) -> np.ndarray:
+    first, second = BenefitLogistic(calibration="none"), Logistic(calibration="none")
+    model = HierarchicalLogistic(
+        first=first, second=second, benefits=B, **fold.common
+    ).fit(fold.X, fold.y)
+    return model.predict(fold.rows)
+
+
 def hierarchical_rule(fold: Fold, model: str, B: np.ndarray) -> np.ndarray:
-    return hierarchical(fold.probabilities(model), fold.majority, *fold.costs(B)[1:]).choice
+    return hierarchical(
+        fold.probabilities(model), fold.majority, *fold.costs(B)[1:]
+    ).choice
 
 
 METHODS: dict[str, Callable[[Fold, np.ndarray], np.ndarray]] = {
@@ -163,13 +189,15 @@ METHODS: dict[str, Callable[[Fold, np.ndarray], np.ndarray]] = {
     "+ `cost_naive_bayes`, `expected_benefit`": lambda fold, B: (
         decide(fold.probabilities("careful"), B).choice
     ),
-    "+ `kernel_logistic`, `hierarchical`": lambda fold, B: hierarchical_rule(fold, "kernel", B),
+    "+ `kernel_logistic`, `hierarchical`": lambda fold, B: hierarchical_rule(
+        fold, "kernel", B
+    ),
     "+ `kernel_logistic`, `expected_benefit`": lambda fold, B: (
         decide(fold.probabilities("kernel"), B).choice
     ),
-    "+ `gradient_boosting`, `most_probable`": lambda fold, _B: fold.probabilities("boosted").argmax(
-        axis=1
-    ),
+    "+ `gradient_boosting`, `most_probable`": lambda fold, _B: fold.probabilities(
+        "boosted"
+    ).argmax(axis=1),
     "+ one action for all": lambda fold, B: np.full(
         len(fold.rows), int((fold.shares @ B).argmax())
     ),
@@ -177,11 +205,17 @@ METHODS: dict[str, Callable[[Fold, np.ndarray], np.ndarray]] = {
 
 
 def one_fold(
-    X: np.ndarray, y: np.ndarray, inside: np.ndarray, categorical: tuple[int, ...], Bs: np.ndarray
+    X: np.ndarray,
+    y: np.ndarray,
+    inside: np.ndarray,
+    categorical: tuple[int, ...],
+    Bs: np.ndarray,
 ) -> np.ndarray:
     """Summed benefit (methods, matrices) on the rows outside."""
     fold, truth = Fold(X, y, inside, categorical), y[~inside]
-    return np.array([[B[truth, method(fold, B)].sum() for B in Bs] for method in METHODS.values()])
+    return np.array(
+        [[B[truth, method(fold, B)].sum() for B in Bs] for method in METHODS.values()]
+    )
 
 
 def compare(name: str, repetitions: int) -> np.ndarray:
@@ -206,7 +240,9 @@ def compare(name: str, repetitions: int) -> np.ndarray:
 
 def credit() -> None:
     X, y, categorical = load("german_credit")
-    plain = make_pipeline(preparing(X.shape[1], categorical), LogisticRegression(max_iter=1000))
+    plain = make_pipeline(
+        preparing(X.shape[1], categorical), LogisticRegression(max_iter=1000)
+    )
     ways = (
         "logistic + expected benefit",
         "scikit-learn, cut at 1/6",
@@ -215,7 +251,9 @@ def credit() -> None:
     )
     cost = np.zeros((len(X), len(ways)))
     for seed in range(3):
-        for inside, outside in StratifiedKFold(10, shuffle=True, random_state=seed).split(X, y):
+        for inside, outside in StratifiedKFold(
+            10, shuffle=True, random_state=seed
+        ).split(X, y):
             own = Logistic(categorical_features=categorical, random_state=0).fit(
                 X[inside], y[inside]
             )
@@ -225,8 +263,12 @@ def credit() -> None:
                 (first, P[:, 1] > 1 / 6, P.argmax(axis=1), np.ones(len(outside)))
             ).astype(int)
             cost[outside] -= CREDIT[y[outside][:, None], choices] / 3
-    print(f"German credit, {len(X)} cases: mean cost per case (standard error over cases)")
-    for way, mean, error in zip(ways, cost.mean(axis=0), standard_error(cost), strict=True):
+    print(
+        f"German credit, {len(X)} cases: mean cost per case (standard error over cases)"
+    )
+    for way, mean, error in zip(
+        ways, cost.mean(axis=0), standard_error(cost), strict=True
+    ):
         print(f"  {way:<28} {mean:.4f} ({error:.4f})")
 
 
@@ -236,7 +278,9 @@ def with_costs(name: str) -> tuple[np.ndarray, np.ndarray, list[int], np.ndarray
     found = getattr(importlib.import_module("empulse.datasets"), loader)(backend=pa)
     columns = [column.to_pylist() for column in found.data.columns]
     categorical = [
-        j for j, column in enumerate(columns) if any(isinstance(value, str) for value in column)
+        j
+        for j, column in enumerate(columns)
+        if any(isinstance(value, str) for value in column)
     ]
     for j in categorical:
         _, codes, counts = np.unique(
@@ -244,9 +288,9 @@ def with_costs(name: str) -> tuple[np.ndarray, np.ndarray, list[int], np.ndarray
         )
         columns[j] = np.where(counts < RARE, 0, np.cumsum(counts >= RARE))[codes]
     y = found.target.to_numpy().astype(int)
-    C = np.stack(np.broadcast_arrays(*costs(found.instance_costs), y)[:4], axis=1).astype(
-        np.float64
-    )
+    C = np.stack(
+        np.broadcast_arrays(*costs(found.instance_costs), y)[:4], axis=1
+    ).astype(np.float64)
     return np.array(columns, dtype=np.float64).T.copy(), y, categorical, C
 
 
@@ -275,29 +319,41 @@ def choices(
 ) -> Iterator[tuple[str, np.ndarray]]:
     """What each method does with the rows outside, whose costs it knows."""
     rows, codes, new, B = X[inside], y[inside], X[outside], -C.reshape(-1, 2, 2)
-    mean, common = B[inside].mean(axis=0), {"categorical_features": categorical, "random_state": 0}
+    mean, common = (
+        B[inside].mean(axis=0),
+        {"categorical_features": categorical, "random_state": 0},
+    )
     trained = BenefitLogistic(benefits=mean, **common)
     for model in (Logistic(**common), GradientBoosting(**common), trained):
         P = model.fit(rows, codes).posterior(new)
         yield f"`{model.name}`, mean matrix", decide(P, mean).choice
         yield f"`{model.name}`, own matrices", decide(P, B[outside]).choice
     at_stake = np.abs(np.diff(B[inside, codes])[:, 0] / np.diff(mean)[codes, 0])
-    yield "`benefit_logistic`, weighted rows", trained.fit(rows, codes, at_stake).predict(new)
+    yield (
+        "`benefit_logistic`, weighted rows",
+        trained.fit(rows, codes, at_stake).predict(new),
+    )
     yield "the same, own matrices", decide(trained.posterior(new), B[outside]).choice
     rivals, trees = (
         importlib.import_module("empulse.models"),
         importlib.import_module("lightgbm").LGBMClassifier,
     )
     ready = preparing(X.shape[1], categorical).fit(rows)
-    Z, Z_new, boosting = ready.transform(rows), ready.transform(new), trees(n_jobs=1, verbose=-1)
-    known, own = (dict(zip(COSTS, C[part].T.copy(), strict=True)) for part in (inside, outside))
+    Z, Z_new, boosting = (
+        ready.transform(rows),
+        ready.transform(new),
+        trees(n_jobs=1, verbose=-1),
+    )
+    known, own = (
+        dict(zip(COSTS, C[part].T.copy(), strict=True)) for part in (inside, outside)
+    )
     for way, model in (
         ("logistic regression", LogisticRegression(max_iter=1000)),
         ("LightGBM", boosting),
     ):
-        cut = rivals.CSThresholdClassifier(model, calibrator="isotonic", random_state=0).fit(
-            Z, codes, **known
-        )
+        cut = rivals.CSThresholdClassifier(
+            model, calibrator="isotonic", random_state=0
+        ).fit(Z, codes, **known)
         yield f"CSThreshold, {way}", cut.predict(Z_new, **own)
     yield "CSLogit", rivals.CSLogitClassifier().fit(Z, codes, **known).predict(Z_new)
     yield (
@@ -305,7 +361,10 @@ def choices(
         rivals.CSBoostClassifier(boosting).fit(Z, codes, **known).predict(Z_new),
     )
     forest = rivals.CSForestClassifier(random_state=0).fit(Z, codes, **known)
-    yield "CSForest, cut by own costs", decide(forest.predict_proba(Z_new), B[outside]).choice
+    yield (
+        "CSForest, cut by own costs",
+        decide(forest.predict_proba(Z_new), B[outside]).choice,
+    )
 
 
 def main() -> None:
@@ -322,10 +381,16 @@ def main() -> None:
         return
     if chosen.cases:
         tables = [cases(name) for name in CASES]
-        print("| |" + "".join(f" {name} |" for name in CASES) + "\n|---|" + "---:|" * len(CASES))
+        print(
+            "| |"
+            + "".join(f" {name} |" for name in CASES)
+            + "\n|---|"
+            + "---:|" * len(CASES)
+        )
         for way in tables[0]:
             values = [
-                (table[way], table[way] - table["`logistic`, own matrices"]) for table in tables
+                (table[way], table[way] - table["`logistic`, own matrices"])
+                for table in tables
             ]
             cells = (
                 f"{own.mean():.4g} ({gap.mean():+.2g} ± {standard_error(gap):.2g})"
@@ -349,7 +414,9 @@ def show(names: Sequence[str], table: np.ndarray) -> None:
     print("| method | " + " | ".join(names) + " | mean mu | average rank |")
     print("|---|" + "---:|" * (len(names) + 2))
     for m, method in enumerate(METHODS):
-        cells = [f"{value:.3f}" for value in (*table[:, m].mean(axis=1), table[:, m].mean())]
+        cells = [
+            f"{value:.3f}" for value in (*table[:, m].mean(axis=1), table[:, m].mean())
+        ]
         rank = f"{ranks[m]:.2f}" if m < PROPER else ""
         print(f"| {method} | {' | '.join(cells)} | {rank} |")
 

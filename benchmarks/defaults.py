@@ -47,7 +47,10 @@ def split(y: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
         cut = max(1, round(0.7 * len(rows)))
         inside.append(rows[:cut])
         outside.append(rows[cut:])
-    train, test = rng.permutation(np.concatenate(inside)), rng.permutation(np.concatenate(outside))
+    train, test = (
+        rng.permutation(np.concatenate(inside)),
+        rng.permutation(np.concatenate(outside)),
+    )
     return train[:TRAIN_ROWS], test[:TEST_ROWS]
 
 
@@ -61,7 +64,9 @@ def random_matrices(shares: np.ndarray, seed: int) -> list[np.ndarray]:
         if len(set(right)) < 2:
             continue
         B = -np.exp(rng.uniform(0, np.log(30), (len(shares), A)))
-        B[np.arange(len(shares)), right] = np.exp(rng.uniform(0, np.log(10), len(shares)))
+        B[np.arange(len(shares)), right] = np.exp(
+            rng.uniform(0, np.log(10), len(shares))
+        )
         rare = (len(shares) * np.maximum(shares, 1e-3))[:, None]
         made.append(B / rare if len(made) % 2 else B)
     return made
@@ -75,10 +80,16 @@ def judge(P: np.ndarray, y: np.ndarray, B: np.ndarray) -> tuple[float, float, fl
     decision = decide(P, B)
     earned = row_benefits(y, decision.choice, B).mean()
     best = B.max(axis=1)
-    constant, perfect, scale = B[y].mean(axis=0).max(), best[y].mean(), np.abs(B[y]).mean()
+    constant, perfect, scale = (
+        B[y].mean(axis=0).max(),
+        best[y].mean(),
+        np.abs(B[y]).mean(),
+    )
     promised = (P @ best - decision.expected_benefits.max(axis=1)).mean()
     share = (
-        (earned - constant) / (perfect - constant) if perfect - constant > 0.02 * scale else np.nan
+        (earned - constant) / (perfect - constant)
+        if perfect - constant > 0.02 * scale
+        else np.nan
     )
     return float(share), float(promised / scale), float((perfect - earned) / scale)
 
@@ -113,7 +124,9 @@ def calibrated(task: Task, model: Any, method: str = "sigmoid") -> Any:
     """The model with scikit-learn's calibration on up to five folds."""
     smallest = int(np.bincount(task.y).min())
     whole = (
-        CalibratedClassifierCV(model, method=method, cv=min(5, smallest)) if smallest > 1 else model
+        CalibratedClassifierCV(model, method=method, cv=min(5, smallest))
+        if smallest > 1
+        else model
     )
     return whole.fit(task.X, task.y)
 
@@ -125,7 +138,10 @@ def forest(task: Task) -> Any:
 def sklearn_boosting(task: Task) -> Any:
     columns = task.categorical or None
     return calibrated(
-        task, HistGradientBoostingClassifier(categorical_features=columns, random_state=task.seed)
+        task,
+        HistGradientBoostingClassifier(
+            categorical_features=columns, random_state=task.seed
+        ),
     )
 
 
@@ -138,9 +154,9 @@ def lightgbm_isotonic(task: Task) -> Any:
 
 
 RIVALS: dict[str, Callable[[Task], Any]] = {
-    "sklearn logistic": lambda task: prepared(task, LogisticRegression(max_iter=1000)).fit(
-        task.X, task.y
-    ),
+    "sklearn logistic": lambda task: prepared(
+        task, LogisticRegression(max_iter=1000)
+    ).fit(task.X, task.y),
     "sklearn forest": lambda task: calibrated(task, forest(task)),
     "random_forest 500": ours("random_forest", n_estimators=500),
     "sklearn boosting": sklearn_boosting,
@@ -152,7 +168,9 @@ def contenders(chosen: str) -> dict[str, Callable[[Task], Any]]:
     """All that do not train with a matrix by name, or those chosen, separated by commas; `auto` gets none here."""
     kinds = [name for name, kind in KINDS.items() if kind.labels == "one"]
     blind = [
-        name for name in kinds if name == "auto" or not resolve({"kind": name}).takes("benefits")
+        name
+        for name in kinds
+        if name == "auto" or not resolve({"kind": name}).takes("benefits")
     ]
     every = {name: ours(name) for name in blind} | RIVALS
     if not importlib.util.find_spec("lightgbm"):
@@ -181,10 +199,18 @@ def run(
     shares = {}
     for contender, rows in found.items():
         share, promised, realised = np.array(rows).T
-        gaps = (share - np.array(found.get(against, rows))[:, 0]).reshape(len(seeds), -1)
-        error, ratio = standard_error(np.nanmean(gaps, axis=1)), promised.sum() / realised.sum()
+        gaps = (share - np.array(found.get(against, rows))[:, 0]).reshape(
+            len(seeds), -1
+        )
+        error, ratio = (
+            standard_error(np.nanmean(gaps, axis=1)),
+            promised.sum() / realised.sum(),
+        )
         shares[contender] = float(np.nanmean(share))
-        print(f"  {contender:24}{shares[contender]:9.4f} ±{error:.4f}{ratio:9.3f}", flush=True)
+        print(
+            f"  {contender:24}{shares[contender]:9.4f} ±{error:.4f}{ratio:9.3f}",
+            flush=True,
+        )
     return shares
 
 
@@ -200,7 +226,10 @@ def main() -> None:
     )
     chosen = parser.parse_args()
     warnings.simplefilter("ignore")
-    fits, seeds = contenders(chosen.learners), range(FIRST_SEED, FIRST_SEED + chosen.seeds)
+    fits, seeds = (
+        contenders(chosen.learners),
+        range(FIRST_SEED, FIRST_SEED + chosen.seeds),
+    )
     tables = [run(name, fits, seeds, chosen.against) for name in chosen.sets.split(",")]
     means = {name: float(np.mean([shares[name] for shares in tables])) for name in fits}
     print("\nmean share over the sets")

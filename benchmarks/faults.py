@@ -38,7 +38,12 @@ MAX_WAITING = 50  # so that orders come in all the time
 ROUNDS = 3  # in each of which every part is struck once
 DOWN_SECONDS = 1.0  # how long a part stays away
 LONGEST_SECONDS = 900.0
-SETTINGS = {"lease_seconds": 3, "job_attempts": 30, "log_level": "warning", "access_log": False}
+SETTINGS = {
+    "lease_seconds": 3,
+    "job_attempts": 30,
+    "log_level": "warning",
+    "access_log": False,
+}
 ENDED = {"succeeded", "failed", "cancelled"}
 
 
@@ -60,12 +65,17 @@ def main() -> int:
         system.heal()
         record = Record()
         first = Caller(system.replicas, record.submitting)
-        for name in range(MODELS):  # something to predict with, from the first moment on
+        for name in range(
+            MODELS
+        ):  # something to predict with, from the first moment on
             key = {
                 "Idempotency-Key": f"first {name}"
             }  # where the caller's own patience ends before the wait does
             job = first.insist(
-                "POST", "/train", json=order(name, -1 - name), headers=key | {"Prefer": "wait=60"}
+                "POST",
+                "/train",
+                json=order(name, -1 - name),
+                headers=key | {"Prefer": "wait=60"},
             ).json()
             assert job["status"] == "succeeded", job
             target = {"version": job["model"]["version"]}
@@ -91,9 +101,11 @@ def order(model: int, number: int) -> dict:
     X = rng.normal(size=(120, 4)).round(3)
     y = np.where(X[:, 0] + rng.normal(size=120) > 0, "yes", "no")
     data = {"features": list("abcd"), "rows": X.tolist(), "labels": y.tolist()}
-    return {"model": f"m{model}", "learner": LEARNERS[number % len(LEARNERS)], "data": data} | (
-        {"benefits": [[0, -1], [-10, 5]]} if number % len(LEARNERS) == 1 else {}
-    )
+    return {
+        "model": f"m{model}",
+        "learner": LEARNERS[number % len(LEARNERS)],
+        "data": data,
+    } | ({"benefits": [[0, -1], [-10, 5]]} if number % len(LEARNERS) == 1 else {})
 
 
 def run(system: System, record: Record) -> Counter[str]:
@@ -104,7 +116,10 @@ def run(system: System, record: Record) -> Counter[str]:
     with Crowd() as crowd:
         for _ in range(2):
             submitting = Caller(system.replicas, record.submitting)
-            crowd.do(lambda caller=submitting: submit(caller, record, numbers, lock), pause=0.05)
+            crowd.do(
+                lambda caller=submitting: submit(caller, record, numbers, lock),
+                pause=0.05,
+            )
         for _ in range(3):
             predicting = Caller(system.replicas, record.predicting)
             crowd.do(lambda caller=predicting: predict(caller), pause=0.02)
@@ -115,7 +130,9 @@ def run(system: System, record: Record) -> Counter[str]:
         return strike(system, record, done)
 
 
-def submit(caller: Caller, record: Record, numbers: object, lock: threading.Lock) -> None:
+def submit(
+    caller: Caller, record: Record, numbers: object, lock: threading.Lock
+) -> None:
     if len(record.jobs) - record.ended > MAX_WAITING:
         return
     with lock:
@@ -123,7 +140,9 @@ def submit(caller: Caller, record: Record, numbers: object, lock: threading.Lock
     if number is None:
         return
     key = {"Idempotency-Key": f"number {number}"}
-    response = caller.insist("POST", "/train", json=order(number % MODELS, number), headers=key)
+    response = caller.insist(
+        "POST", "/train", json=order(number % MODELS, number), headers=key
+    )
     record.jobs[number] = response.json()["id"]
     if number % 25 == 24:
         caller.ask("DELETE", f"/train/{record.jobs[number]}")
@@ -135,7 +154,11 @@ def predict(caller: Caller) -> None:
     caller.ask(
         "POST",
         "/predict",
-        json={"model": name, "instances": [[0.1, 0.2, None, 0.4]], "rule": "most_probable"},
+        json={
+            "model": name,
+            "instances": [[0.1, 0.2, None, 0.4]],
+            "rule": "most_probable",
+        },
     )
 
 
@@ -182,7 +205,10 @@ def strike(system: System, record: Record, done: threading.Event) -> Counter[str
                 if done.wait(0.2):
                     break
             killed[part] += parts[part]()
-        print(f"  {sum(killed.values())} blows, {record.ended} of {JOBS} jobs ended", flush=True)
+        print(
+            f"  {sum(killed.values())} blows, {record.ended} of {JOBS} jobs ended",
+            flush=True,
+        )
     return killed
 
 
@@ -214,7 +240,8 @@ def blows(system: System) -> dict[str, Callable[[], bool]]:
         "way to the store": system.to_store,
     }
     found: dict[str, Callable[[], bool]] = {
-        name: lambda program=program: down_and_up(program) for name, program in programs.items()
+        name: lambda program=program: down_and_up(program)
+        for name, program in programs.items()
     }
     found["job"] = lambda: kill_one([job for host in hosts for job in host.jobs()])
     found["fork server"] = lambda: kill_one(
@@ -252,7 +279,9 @@ def settle(caller: Caller, record: Record) -> list[dict]:
     return jobs
 
 
-def judge(system: System, record: Record, jobs: list[dict], killed: Counter[str]) -> list[str]:
+def judge(
+    system: System, record: Record, jobs: list[dict], killed: Counter[str]
+) -> list[str]:
     """Print the account; returns what is wrong with it."""
     caller = Caller(system.replicas, Account())
     ended = Counter(job["status"] for job in jobs)
@@ -290,7 +319,9 @@ def judge(system: System, record: Record, jobs: list[dict], killed: Counter[str]
     predicted = record.predicting
     rows = {
         "jobs accepted": len(set(record.jobs.values())),
-        "jobs ended": ", ".join(f"{status} {count}" for status, count in sorted(ended.items())),
+        "jobs ended": ", ".join(
+            f"{status} {count}" for status, count in sorted(ended.items())
+        ),
         "versions listed": listed,
         "predictions answered": predicted.answered,
         "connections lost with a killed replica": predicted.lost,
@@ -305,7 +336,8 @@ def judge(system: System, record: Record, jobs: list[dict], killed: Counter[str]
     ).most_common(12):
         print(f"  {count} x {line}")
     checks = {
-        f"{JOBS - len(jobs)} jobs are not accounted for": len(set(record.jobs.values())) != JOBS
+        f"{JOBS - len(jobs)} jobs are not accounted for": len(set(record.jobs.values()))
+        != JOBS
         or len(jobs) != JOBS,
         f"failed: {[job['error'] for job in failed[:3]]}": bool(failed),
         f"cancelled by nobody: {stray[:3]}": bool(stray),

@@ -39,7 +39,11 @@ WORDS = tuple(word for word in sys.argv[1:] if not word.isdigit())
 MOST_SECONDS, MOST_MB = 1.0, 1024
 PAUSE = 0.05
 LETTERS = "abcdefghijklmnopqrstuvwxyzabcdef"
-JSON, NPY, ARROW = "application/json", "application/x-npy", "application/vnd.apache.arrow.stream"
+JSON, NPY, ARROW = (
+    "application/json",
+    "application/x-npy",
+    "application/vnd.apache.arrow.stream",
+)
 RNG = np.random.default_rng(0)
 
 
@@ -56,7 +60,9 @@ class Attack(NamedTuple):
 class Figures:
     """Longest waits in seconds, memory in MB, and answers by status, while an attack runs."""
 
-    waits: dict[str, float] = field(default_factory=lambda: dict.fromkeys(("live", *OTHERS), 0.0))
+    waits: dict[str, float] = field(
+        default_factory=lambda: dict.fromkeys(("live", *OTHERS), 0.0)
+    )
     memory: float = 0.0
     others: Counter[int] = field(default_factory=Counter)
     answers: Counter[int | str] = field(default_factory=Counter)
@@ -64,7 +70,10 @@ class Figures:
 
 MATRIX = {"no": {"wait": 0, "treat": -1}, "yes": {"wait": -10, "treat": 5}}
 OTHERS = {  # requests of another key
-    "predict": ("/predict", {"model": "forest", "instances": [[1, 2, 3, 4]], "benefits": MATRIX}),
+    "predict": (
+        "/predict",
+        {"model": "forest", "instances": [[1, 2, 3, 4]], "benefits": MATRIX},
+    ),
     "report": ("/models/forest/benefit", {"benefits": MATRIX}),
 }
 
@@ -86,13 +95,21 @@ def as_npy(loss: str, p: np.ndarray) -> Attack:
 def attacks() -> dict[str, Attack]:
     chance = random.Random(0)
     names = ["".join(chance.sample(LETTERS, len(LETTERS))) for _ in range(70)]
-    matrix = {"classes": ["no", "yes"], "benefits": [[0] * 50] * 2, "actions": names[:50]}
+    matrix = {
+        "classes": ["no", "yes"],
+        "benefits": [[0] * 50] * 2,
+        "actions": names[:50],
+    }
     cells = [{"column": "a", "times": 1, "plus": i} for i in range(33)]
     by_case = {"benefits": [cells, [5] * 33], "actions": [f"a{i}" for i in range(33)]}
     rows = [[i % 7, i % 11, i % 13, i % 5] for i in range(480)]
     budgets = {"labels": ["no", "yes"] * 200, "budgets": list(range(1, 21))}
     amounts = {"model": "amount", "unit_costs": {"over": 1, "under": 4}}
-    bands = {"bands": list(range(900)), "benefits": [[1, 0]] * 901, "actions": ["x", "y"]}
+    bands = {
+        "bands": list(range(900)),
+        "benefits": [[1, 0]] * 901,
+        "actions": ["x", "y"],
+    }
     word = pa.DictionaryArray.from_arrays(np.zeros(450_000, np.int8), ["word" * 250])
     table = pa.table({"a": np.zeros(len(word)), "word": word})
     keep = "/predict?model=single&keep=word&rule=most_probable"
@@ -105,15 +122,25 @@ def attacks() -> dict[str, Attack]:
             **matrix,
         ),
         "parquet: 450,000 times 1,000 letters, kept": Attack(
-            keep, written(table, parquet.write_table), "application/vnd.apache.parquet", 4
+            keep,
+            written(table, parquet.write_table),
+            "application/vnd.apache.parquet",
+            4,
         ),
         "arrow: the same": Attack(keep, written(table, write_stream), ARROW, 4),
         "shape: a million sets without items": as_npy("am", np.zeros((1_000_000, 0))),
         "cells: 500 cases, 33 actions by case": as_json(
-            "/acquire", model="forest", instances=[{"a": i / 100} for i in range(500)], **by_case
+            "/acquire",
+            model="forest",
+            instances=[{"a": i / 100} for i in range(500)],
+            **by_case,
         ),
-        "empty: 4,000 empty cases": as_json("/acquire", model="forest", instances=[{}] * 4000),
-        "bands: 900 of 20 rows": as_json("/predict", model="amount", instances=rows[:20], **bands),
+        "empty: 4,000 empty cases": as_json(
+            "/acquire", model="forest", instances=[{}] * 4000
+        ),
+        "bands: 900 of 20 rows": as_json(
+            "/predict", model="amount", instances=rows[:20], **bands
+        ),
         "sum: 480 quantities, their sum limited": as_json(
             "/predict", instances=rows, sum_at_most=7_200, **amounts
         ),
@@ -130,12 +157,16 @@ def attacks() -> dict[str, Attack]:
             "/acquire/simulate", 30, model="forest", rows=rows[:400], **budgets
         ),
         "mcc: 2 sets of 2,000": as_npy("mcc", RNG.random((2, 2000))),
-        "g_mean: 100,000 items near .001": as_npy("g_mean", RNG.uniform(5e-4, 15e-4, 100_000)),
+        "g_mean: 100,000 items near .001": as_npy(
+            "g_mean", RNG.uniform(5e-4, 15e-4, 100_000)
+        ),
         "tiny: 100,000 items of 1e-310": as_npy("f_beta", np.full(100_000, 1e-310)),
     }
 
 
-def written(table: pa.Table, write: Callable[[pa.Table, pa.BufferOutputStream], None]) -> bytes:
+def written(
+    table: pa.Table, write: Callable[[pa.Table, pa.BufferOutputStream], None]
+) -> bytes:
     sink = pa.BufferOutputStream()
     write(table, sink)
     return sink.getvalue().to_pybytes()
@@ -156,15 +187,23 @@ def main() -> int:
         train(replica, trainer)
         process = psutil.Process(replica.pid)
         for name in OTHERS:  # the model is loaded, the kernels are
-            send(replica, Attack(OTHERS[name][0], json.dumps(OTHERS[name][1]).encode()), other)
+            send(
+                replica,
+                Attack(OTHERS[name][0], json.dumps(OTHERS[name][1]).encode()),
+                other,
+            )
         idle = process.memory_info().rss / 2**20
-        print(f"{'attack':<45} {'live':>6} {'predict':>7} {'report':>6} {'MB':>6}  answers")
+        print(
+            f"{'attack':<45} {'live':>6} {'predict':>7} {'report':>6} {'MB':>6}  answers"
+        )
         for name, attack in attacks().items():
             if WORDS and not name.startswith(WORDS):
                 continue
             figures = measured(replica, process, attack, hostile, other)
             grown = figures.memory - idle
-            waits = "{live:>6.2f} {predict:>7.2f} {report:>6.2f}".format(**figures.waits)
+            waits = "{live:>6.2f} {predict:>7.2f} {report:>6.2f}".format(
+                **figures.waits
+            )
             told = f"{dict(figures.answers)}, others {dict(figures.others)}"
             print(f"{name:<45} {waits} {grown:>6.0f}  {told}", flush=True)
             if figures.waits["live"] > MOST_SECONDS or grown > MOST_MB:
@@ -198,18 +237,29 @@ def train(replica: Replica, key: str) -> None:
         "/datasets?label=y&delimiter=;", content="\n".join(["day;sum;y", *lines]).encode(),
         headers=headers | {"Content-Type": "text/csv"},
     ).json()  # fmt: skip
-    quantity = plain | {"labels": (3 * X[:, 0] + X[:, 1] + RNG.normal(size=len(X))).tolist()}
+    quantity = plain | {
+        "labels": (3 * X[:, 0] + X[:, 1] + RNG.normal(size=len(X))).tolist()
+    }
     costs = {"feature_costs": dict.fromkeys("abcd", 1), "benefits": MATRIX}
     learner = {"kind": "random_forest", "n_estimators": 50}
     orders = [
-        {"model": "single", "data": plain | {"features": ["a"], "rows": X[:, :1].tolist()}},
+        {
+            "model": "single",
+            "data": plain | {"features": ["a"], "rows": X[:, :1].tolist()},
+        },
         {"model": "forest", "learner": learner, "data": plain, **costs},
-        {"model": "amount", "learner": learner | {"task": "regression"}, "data": quantity},
+        {
+            "model": "amount",
+            "learner": learner | {"task": "regression"},
+            "data": quantity,
+        },
         {"model": "forms", "data": {"dataset": table["id"]}},
     ]
     for order in orders:
         document = {"learner": {"kind": "logistic"}, **order}
-        job = replica.client.post("/train", json=document, headers=headers, timeout=90).json()
+        job = replica.client.post(
+            "/train", json=document, headers=headers, timeout=90
+        ).json()
         if job.get("status") != "succeeded":
             raise SystemExit(job)
 
@@ -237,7 +287,9 @@ def measured(
         name: as_json(path, **body) for name, (path, body) in OTHERS.items()
     }
     threads = [threading.Thread(target=strike) for _ in range(attack.connections)]
-    threads += [threading.Thread(target=wait, args=request) for request in requests.items()]
+    threads += [
+        threading.Thread(target=wait, args=request) for request in requests.items()
+    ]
     for thread in threads:
         thread.start()
     until = time.monotonic() + SECONDS
@@ -265,7 +317,9 @@ def send(
     opened.add(connection)
     headers = {"X-API-Key": key, "Content-Type": attack.kind, "Accept": attack.kind}
     try:
-        connection.request("POST" if attack.body else "GET", attack.path, attack.body, headers)
+        connection.request(
+            "POST" if attack.body else "GET", attack.path, attack.body, headers
+        )
         answer = connection.getresponse()
         while answer.read(1 << 20):
             pass

@@ -37,7 +37,12 @@ PACKAGES = {
     "registry": ("app/registry/*.py",),
     "jobs": ("app/jobs/*.py",),
     "access": ("app/access/*.py",),
-    "gate": ("app/api/gate.py", "app/api/exchange.py", "app/api/sites.py", "app/api/memory.py"),
+    "gate": (
+        "app/api/gate.py",
+        "app/api/exchange.py",
+        "app/api/sites.py",
+        "app/api/memory.py",
+    ),
 }
 GATE = (
     "test_one_behaviour.py",
@@ -81,17 +86,26 @@ def faults(node: ast.AST) -> Iterator[tuple[str, ast.AST, ast.AST]]:
                 yield (
                     kind,
                     node,
-                    ast.Compare(node.left, [table[type(node.ops[0])]()], node.comparators),
+                    ast.Compare(
+                        node.left, [table[type(node.ops[0])]()], node.comparators
+                    ),
                 )
-    elif isinstance(node, ast.BinOp | ast.BoolOp | ast.AugAssign) and type(node.op) in TURNED:
+    elif (
+        isinstance(node, ast.BinOp | ast.BoolOp | ast.AugAssign)
+        and type(node.op) in TURNED
+    ):
         changed.op = TURNED[type(node.op)]()
         yield (
-            "and, or exchanged" if isinstance(node, ast.BoolOp) else "operator exchanged",
+            "and, or exchanged"
+            if isinstance(node, ast.BoolOp)
+            else "operator exchanged",
             node,
             changed,
         )
     elif isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float):
-        changed.value = not node.value if isinstance(node.value, bool) else node.value + 1
+        changed.value = (
+            not node.value if isinstance(node.value, bool) else node.value + 1
+        )
         yield "constant changed", node, changed
     elif isinstance(node, ast.Return) and node.value is not None:
         yield "None returned", node, ast.Return(ast.Constant(None))
@@ -112,7 +126,9 @@ def nodes(node: ast.AST) -> Iterator[ast.AST]:
     """All below that run: no annotations, no defaults of decorators, no parts of formatted texts."""
     yield node
     for name, value in ast.iter_fields(node):
-        if name in ("annotation", "returns", "decorator_list") or isinstance(node, ast.JoinedStr):
+        if name in ("annotation", "returns", "decorator_list") or isinstance(
+            node, ast.JoinedStr
+        ):
             continue
         for inner in value if isinstance(value, list) else [value]:
             if isinstance(inner, ast.AST):
@@ -120,7 +136,9 @@ def nodes(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def mutants(package: str) -> Iterator[dict[str, Any]]:
-    for path in sorted(path for pattern in PACKAGES[package] for path in Path().glob(pattern)):
+    for path in sorted(
+        path for pattern in PACKAGES[package] for path in Path().glob(pattern)
+    ):
         source = path.read_bytes()
         starts = [0]
         for line in source.splitlines(keepends=True):
@@ -129,11 +147,19 @@ def mutants(package: str) -> Iterator[dict[str, Any]]:
             for kind, old, new in faults(node):
                 begin, end = (
                     starts[y - 1] + x
-                    for y, x in ((old.lineno, old.col_offset), (old.end_lineno, old.end_col_offset))
+                    for y, x in (
+                        (old.lineno, old.col_offset),
+                        (old.end_lineno, old.end_col_offset),
+                    )
                 )
                 put = ast.unparse(ast.fix_missing_locations(new))
                 put = f"({put})" if isinstance(new, ast.expr) else put
-                where = {"module": str(path), "line": old.lineno, "begin": begin, "end": end}
+                where = {
+                    "module": str(path),
+                    "line": old.lineno,
+                    "begin": begin,
+                    "end": end,
+                }
                 yield where | {
                     "package": package,
                     "kind": kind,
@@ -152,18 +178,24 @@ def drawn(count: int) -> list[dict[str, Any]]:
             kinds.setdefault(mutant["kind"], []).append(mutant)
         share = count // len(PACKAGES) + (number < count % len(PACKAGES))
         order = r.sample(sorted(kinds), len(kinds)) * (share // len(kinds) + 1)
-        found += [(turn, r.choice(kinds[kind])) for turn, kind in enumerate(order[:share])]
+        found += [
+            (turn, r.choice(kinds[kind])) for turn, kind in enumerate(order[:share])
+        ]
     return [mutant for _, mutant in sorted(found, key=lambda one: one[0])]
 
 
 def tests_of(module: str) -> list[str]:
     path = Path(module)
     of_library = path.parts[0] == "payoff"
-    folder = Path("tests", *path.parts[:-1]) if of_library else Path("tests", path.parts[1])
+    folder = (
+        Path("tests", *path.parts[:-1]) if of_library else Path("tests", path.parts[1])
+    )
     own = folder / f"test_{path.stem.removeprefix('_')}.py"
     if own.exists():
         return [str(own)]
-    return [str(folder / name) for name in GATE] if folder.name == "api" else [str(folder)]
+    return (
+        [str(folder / name) for name in GATE] if folder.name == "api" else [str(folder)]
+    )
 
 
 def run(tree: Path, tests: list[str], seconds: float) -> tuple[str, str]:
@@ -172,9 +204,21 @@ def run(tree: Path, tests: list[str], seconds: float) -> tuple[str, str]:
         "PYTHONPATH": f"{tree}:{tree}/clients/python",
         "OMP_NUM_THREADS": "1",
     }
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "--tb=no", "-rfE", *tests]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-x",
+        "-q",
+        "--no-header",
+        "--tb=no",
+        "-rfE",
+        *tests,
+    ]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    process = subprocess.Popen(command, cwd=tree, env=environment, start_new_session=True, **pipes)
+    process = subprocess.Popen(
+        command, cwd=tree, env=environment, start_new_session=True, **pipes
+    )
     try:
         text, _ = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -184,7 +228,9 @@ def run(tree: Path, tests: list[str], seconds: float) -> tuple[str, str]:
             ProcessLookupError
         ):  # what tests have left running, or all of them
             os.killpg(process.pid, signal.SIGKILL)
-    failed = [line for line in text.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    failed = [
+        line for line in text.splitlines() if line.startswith(("FAILED", "ERROR"))
+    ]
     return {0: "passed", 1: "failed", 2: "failed"}.get(process.returncode, "error"), (
         failed or [text[-200:]]
     )[0][:200]
@@ -202,7 +248,9 @@ def judged(
         return mutant | {"verdict": "not judged", "by": ""}
     path = tree / mutant["module"]
     stat, source = path.stat(), path.read_bytes()
-    path.write_bytes(source[: mutant["begin"]] + mutant["new"].encode() + source[mutant["end"] :])
+    path.write_bytes(
+        source[: mutant["begin"]] + mutant["new"].encode() + source[mutant["end"] :]
+    )
     try:
         result, by = run(tree, tests, 60 + 2 * took[name])
     finally:
@@ -210,19 +258,28 @@ def judged(
         os.utime(
             path, ns=(stat.st_atime_ns, stat.st_mtime_ns)
         )  # compiled loops go by the time of their source
-    verdict = {"passed": "survived", "failed": "killed", "timeout": "hung", "error": "no tests"}[
-        result
-    ]
+    verdict = {
+        "passed": "survived",
+        "failed": "killed",
+        "timeout": "hung",
+        "error": "no tests",
+    }[result]
     return mutant | {"verdict": verdict, "by": by if result == "failed" else ""}
 
 
 def report(results: list[dict[str, Any]]) -> None:
     counts = Counter((one["package"], one["verdict"]) for one in results)
     verdicts = sorted({verdict for _, verdict in counts})
-    print(f"| package | mutants | {' | '.join(verdicts)} |\n|---|{'---|' * (len(verdicts) + 1)}")
+    print(
+        f"| package | mutants | {' | '.join(verdicts)} |\n|---|{'---|' * (len(verdicts) + 1)}"
+    )
     for package in (*PACKAGES, "all"):
         each = [
-            sum(n for (of, its), n in counts.items() if package in (of, "all") and its == v)
+            sum(
+                n
+                for (of, its), n in counts.items()
+                if package in (of, "all") and its == v
+            )
             for v in verdicts
         ]
         print(f"| {package} | {sum(each)} | {' | '.join(map(str, each))} |")
@@ -230,7 +287,8 @@ def report(results: list[dict[str, Any]]) -> None:
     for one in results:
         if one["verdict"] != "killed":
             was, now = (
-                " ".join(one[key].split())[:70].replace("|", "\\|") for key in ("old", "new")
+                " ".join(one[key].split())[:70].replace("|", "\\|")
+                for key in ("old", "new")
             )
             print(
                 f"| `{one['module']}:{one['line']}` {one['verdict']} | {one['kind']} | `{was}` | `{now}` |"

@@ -30,7 +30,13 @@ from app.database.engine import Database
 from app.database.migrations import migrate
 from app.outcomes.archive import Archive
 from app.outcomes.decision import DAY, Terms
-from app.outcomes.sealed import GROUP, OUTCOME_SCHEMA, SealedWriter, decision_schema, new_name
+from app.outcomes.sealed import (
+    GROUP,
+    OUTCOME_SCHEMA,
+    SealedWriter,
+    decision_schema,
+    new_name,
+)
 from app.outcomes.tables import SEALED_FILES
 from app.report.report import Read, document, matured
 from payoff.decisions.rule_ranking import MIN_ROWS_TO_COMPARE
@@ -52,9 +58,9 @@ GAINS = {
 
 
 def terms(rng: np.random.Generator, version: int) -> Terms:
-    matrix = np.array([[0.0, -1.0, -3.0], [-8.0, 1.0, 4.0], [-30.0, -9.0, 12.0]]) + rng.normal(
-        0, 0.1, (3, 3)
-    )
+    matrix = np.array(
+        [[0.0, -1.0, -3.0], [-8.0, 1.0, 4.0], [-30.0, -9.0, 12.0]]
+    ) + rng.normal(0, 0.1, (3, 3))
     rows = tuple(tuple(row) for row in matrix.round(2).tolist())
     return Terms("predict", MODEL, version, "expected_benefit", CLASSES, ACTIONS, rows)
 
@@ -62,7 +68,10 @@ def terms(rng: np.random.Generator, version: int) -> Terms:
 def ids_of(rng: np.random.Generator, at: np.ndarray) -> list[str]:
     """UUIDv7 of increasing moments, faster than one by one."""
     milliseconds = (at * 1000).astype(np.int64).tolist()
-    low, high = rng.integers(0, 2**32, len(at)).tolist(), rng.integers(0, 2**32, len(at)).tolist()
+    low, high = (
+        rng.integers(0, 2**32, len(at)).tolist(),
+        rng.integers(0, 2**32, len(at)).tolist(),
+    )
     return sorted(
         f"{ms >> 16:08x}-{ms & 0xFFFF:04x}-7{a & 0xFFF:03x}-{0x8000 | a >> 18:04x}-{b:08x}{a >> 16:04x}"
         for ms, a, b in zip(milliseconds, low, high, strict=True)
@@ -70,14 +79,26 @@ def ids_of(rng: np.random.Generator, at: np.ndarray) -> list[str]:
 
 
 def part_of_day(
-    rng: np.random.Generator, day: int, count: int, kinds: list[Terms], part: int, parts: int
+    rng: np.random.Generator,
+    day: int,
+    count: int,
+    kinds: list[Terms],
+    part: int,
+    parts: int,
 ) -> dict[str, pa.Table]:
     """Decisions with calibrated probabilities, and outcomes of seven in ten, as the tables of a sealed day."""
     at = day * DAY + np.sort((part + rng.random(count)) / parts * DAY)
     p = rng.dirichlet([2.0, 1.0, 0.5], count)
     kind = rng.integers(0, len(kinds), count)
-    benefits = np.einsum("nk,nka->na", p, np.array([one.benefits for one in kinds])[kind])
-    truth = (rng.random(count)[:, None] > p.cumsum(axis=1)).sum(axis=1).clip(max=2).astype(np.int32)
+    benefits = np.einsum(
+        "nk,nka->na", p, np.array([one.benefits for one in kinds])[kind]
+    )
+    truth = (
+        (rng.random(count)[:, None] > p.cumsum(axis=1))
+        .sum(axis=1)
+        .clip(max=2)
+        .astype(np.int32)
+    )
     received = at + rng.integers(1, 30, count) * 3600.0
     ids, digest = pa.array(ids_of(rng, at)), rng.integers(-(2**62), 2**62, count)
     known = rng.random(count) < 0.7
@@ -86,7 +107,9 @@ def part_of_day(
         "id": ids,
         "given": pa.array(np.zeros(count, dtype=bool)),
         "at": pa.array(at),
-        "terms": pa.DictionaryArray.from_arrays(pa.array(kind.astype(np.int32)), contents),
+        "terms": pa.DictionaryArray.from_arrays(
+            pa.array(kind.astype(np.int32)), contents
+        ),
         "choice": pa.array(benefits.argmax(axis=1).astype(np.int32)),
         "expected": pa.array(benefits.max(axis=1)),
         "probabilities": pa.FixedSizeBinaryArray.from_buffers(
@@ -110,7 +133,8 @@ def part_of_day(
 def whole(arrays: dict, schema: pa.Schema, count: int) -> pa.Table:
     """A table with null where there are no values."""
     return pa.table(
-        [arrays.get(field.name, pa.nulls(count, field.type)) for field in schema], schema=schema
+        [arrays.get(field.name, pa.nulls(count, field.type)) for field in schema],
+        schema=schema,
     )
 
 
@@ -125,13 +149,21 @@ def fill(database: Database, archive: Archive, rows: int, days: int) -> None:
         each = rows // days
         parts = -(-each // BATCH)
         for part in range(parts):
-            tables = part_of_day(rng, day, min(BATCH, each - part * BATCH), kinds, part, parts)
+            tables = part_of_day(
+                rng, day, min(BATCH, each - part * BATCH), kinds, part, parts
+            )
             for kind, draft in drafts.items():
                 draft.add(tables[kind])
         for kind, draft in drafts.items():
             name = new_name(MODEL, day, kind)
             archive.sealer.files.publish(name, draft.content())
-            entry = {"file": name, "model": MODEL, "day": day, "kind": kind, "is_current": True}
+            entry = {
+                "file": name,
+                "model": MODEL,
+                "day": day,
+                "kind": kind,
+                "is_current": True,
+            }
             with database.writing() as connection:
                 connection.execute(
                     insert(SEALED_FILES).values(entry | {"at": float((day + 1) * DAY)})
@@ -152,12 +184,16 @@ def time_report(folder: Path, rows: int, days: int) -> None:
     database = Database(f"sqlite:///{folder / 'payoff.db'}")
     migrate(database)
     archive = Archive(database, str(folder / "decisions"))
-    pid = os.fork()  # so that the peak of memory is that of reading; before the store has threads
+    pid = (
+        os.fork()
+    )  # so that the peak of memory is that of reading; before the store has threads
     if not pid:
         fill(database, archive, rows, days)
         os._exit(0)
     assert os.waitpid(pid, 0)[1] == 0
-    size = sum(path.stat().st_size for path in (folder / "decisions").rglob("*.parquet"))
+    size = sum(
+        path.stat().st_size for path in (folder / "decisions").rglob("*.parquet")
+    )
     print(f"{size / rows:.1f} bytes for each decision")
     began, used = perf_counter(), process_time()
     found = report(archive)
@@ -174,7 +210,9 @@ def wrong_gains(loss, spread, moves, n, days, streams, seed=0):
     rng, wrong = np.random.default_rng(seed), np.zeros(2)
     for _ in range(streams):
         move = moves * rng.normal(size=days)[np.arange(n) * days // n]
-        lost = rng.random(n) < ndtr(ndtri(1 / (1 + loss)) * np.sqrt(1 + moves**2) + move)
+        lost = rng.random(n) < ndtr(
+            ndtri(1 / (1 + loss)) * np.sqrt(1 + moves**2) + move
+        )
         gains = np.exp(spread * rng.normal(size=n)) * np.where(lost, -loss, 1.0)
         if min(lost.sum(), n - lost.sum()) < MIN_ROWS_TO_COMPARE:
             continue
@@ -182,7 +220,9 @@ def wrong_gains(loss, spread, moves, n, days, streams, seed=0):
         for day, own in enumerate(np.array_split(gains, days)):
             by_days.add(own, day)
             together.add(own)
-        wrong += [not mean.low <= 0 <= mean.high for mean in (by_days.mean(), together.mean())]
+        wrong += [
+            not mean.low <= 0 <= mean.high for mean in (by_days.mean(), together.mean())
+        ]
     return wrong / streams
 
 
@@ -198,12 +238,20 @@ def print_coverage(streams: int) -> None:
     )
     print("|---|---|---|---|---|---|---|")
     cells = [(world, MONTH, n) for world in WORLDS for n in SIZES]
-    cells += [(world, days, 1_000) for world in WORLDS if "days" in world for days in FEWER_DAYS]
+    cells += [
+        (world, days, 1_000)
+        for world in WORLDS
+        if "days" in world
+        for days in FEWER_DAYS
+    ]
     for world, days, n in cells:
         given, held, found = coverage(world, n, streams, days)
         share = f"{100 * held / given:.1f} %" if given else "-"
         rest = f"{share} | {percent(given - held, streams)} | {percent(found, streams)}"
-        print(f"| {world} | {days} | {n:,} | {100 * given / streams:.0f} % | {rest} |", flush=True)
+        print(
+            f"| {world} | {days} | {n:,} | {100 * given / streams:.0f} % | {rest} |",
+            flush=True,
+        )
     print(
         "| gains | days move by | days | cases | wrong by days | wrong by cases |\n|---|---|---|---|---|---|"
     )
@@ -230,7 +278,9 @@ def main() -> None:
     if chosen.rows or not chosen.streams:
         with tempfile.TemporaryDirectory() as folder:
             time_report(Path(folder), chosen.rows or 10_000_000, chosen.days)
-        print(f"peak memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
+        print(
+            f"peak memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB"
+        )
     if chosen.streams:
         print_coverage(chosen.streams)
 

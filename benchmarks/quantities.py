@@ -47,7 +47,9 @@ def drawn(data: str, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     return X[some], y[some]
 
 
-def quantiles(name: str, X: np.ndarray, y: np.ndarray, new: np.ndarray, seed: int) -> np.ndarray:
+def quantiles(
+    name: str, X: np.ndarray, y: np.ndarray, new: np.ndarray, seed: int
+) -> np.ndarray:
     """What a model with its defaults says at the levels, (n, levels)."""
     if name in OURS:
         return (
@@ -69,7 +71,9 @@ def judged(name: str, data: str, seed: int) -> list[float]:
     """The mean cost of decisions for each tau, where a unit too few costs tau and one too much 1 - tau; coverage."""
     X, y = drawn(data, np.random.default_rng([DRAWS.index(data), seed]))
     truth = y[TRAINING:, None]
-    said = quantiles(name, X[:TRAINING], y[:TRAINING], np.ascontiguousarray(X[TRAINING:]), seed)
+    said = quantiles(
+        name, X[:TRAINING], y[:TRAINING], np.ascontiguousarray(X[TRAINING:]), seed
+    )
     short = truth - said[:, :-1]
     covered = (said[:, -1:] <= truth) & (truth <= said[:, -2:-1])
     return [
@@ -85,11 +89,15 @@ def show(found: dict[tuple[str, str], dict[int, Any]]) -> None:
     for (data, name), seeds in found.items():
         covers = np.array([values[-1] for values in seeds.values()])
         said = f"| {data} | {name} | {len(seeds)} | {covers.mean():.3f} ± {standard_error(covers):.3f} |"
-        print(said, *(f"{mean:.4g} |" for mean in np.mean(list(seeds.values()), axis=0)[:-1]))
+        print(
+            said,
+            *(f"{mean:.4g} |" for mean in np.mean(list(seeds.values()), axis=0)[:-1]),
+        )
         for rival in RIVALS if name in OURS else ():
             both = sorted(seeds.keys() & found[data, rival].keys())
             own, other = (
-                np.array([one[seed][:-1] for seed in both]) for one in (seeds, found[data, rival])
+                np.array([one[seed][:-1] for seed in both])
+                for one in (seeds, found[data, rival])
             )
             ratio = own.mean(axis=0) / other.mean(axis=0)
             error = standard_error(own - ratio * other) / other.mean(axis=0)
@@ -104,11 +112,16 @@ def main(ours: int, rivals: int, path: Path) -> None:
         data, name, seed, values = json.loads(line)
         found[data, name][seed] = values
     with path.open("a") as file:
-        for name, count in [*((name, rivals) for name in RIVALS), *((name, ours) for name in OURS)]:
+        for name, count in [
+            *((name, rivals) for name in RIVALS),
+            *((name, ours) for name in OURS),
+        ]:
             for seed, data in ((seed, data) for seed in range(count) for data in DRAWS):
                 if seed not in found[data, name]:
                     found[data, name][seed] = judged(name, data, seed)
-                    file.write(json.dumps([data, name, seed, found[data, name][seed]]) + "\n")
+                    file.write(
+                        json.dumps([data, name, seed, found[data, name][seed]]) + "\n"
+                    )
                     file.flush()
     show(dict(sorted(found.items(), key=lambda one: DRAWS.index(one[0][0]))))
 

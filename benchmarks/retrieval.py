@@ -65,7 +65,9 @@ def random_splits(
     """Stratified splits of all rows into so many training rows and the rest."""
     rows = np.arange(len(groups))
     return [
-        tuple(train_test_split(rows, train_size=train, stratify=groups, random_state=seed))
+        tuple(
+            train_test_split(rows, train_size=train, stratify=groups, random_state=seed)
+        )
         for seed in range(count)
     ]
 
@@ -74,32 +76,47 @@ def problems(splits: int) -> Iterator[Problem]:
     _, letter = cells("letter")
     rows = np.arange(len(letter))
     tasks = letter[:, -1:] == np.unique(letter[:, -1])
-    yield Problem("letter", letter[:, :-1].astype(float), tasks, [(rows[:16000], rows[16000:])])
+    yield Problem(
+        "letter", letter[:, :-1].astype(float), tasks, [(rows[:16000], rows[16000:])]
+    )
 
     header, scene = cells("scene")
-    labels = scene[:, [j for j, name in enumerate(header) if name.startswith("label_")]].astype(int)
+    labels = scene[
+        :, [j for j, name in enumerate(header) if name.startswith("label_")]
+    ].astype(int)
     single = labels.sum(axis=1) == 1  # 1137 and 1093 rows, the paper's numbers
     train = scene[single, header.index("split")] == "train"
-    X = scene[single][:, [j for j, name in enumerate(header) if name.startswith("Att")]].astype(
-        float
-    )
+    X = scene[single][
+        :, [j for j, name in enumerate(header) if name.startswith("Att")]
+    ].astype(float)
     yield Problem(
-        "scene", X, labels[single] == 1, [(np.flatnonzero(train), np.flatnonzero(~train))]
+        "scene",
+        X,
+        labels[single] == 1,
+        [(np.flatnonzero(train), np.flatnonzero(~train))],
     )
 
     _, spam = cells("spambase")
     y = spam[:, -1] == "1"
     yield Problem(
-        "spambase", spam[:, :-1].astype(float), y[:, None], random_splits(y, 3071, splits)
+        "spambase",
+        spam[:, :-1].astype(float),
+        y[:, None],
+        random_splits(y, 3071, splits),
     )
 
     # Two classes made of seven, which ones is not said. The cut at 1/2 has F1, AM and G-TP/PR that only 4/7 relevant
     # rows explain, so every choice of four classes is one task.
     _, image = cells("image_segmentation")
     classes = np.unique(image[:, -1])
-    tasks = np.array([np.isin(image[:, -1], four) for four in combinations(classes, 4)]).T
+    tasks = np.array(
+        [np.isin(image[:, -1], four) for four in combinations(classes, 4)]
+    ).T
     yield Problem(
-        "image", image[:, :-1].astype(float), tasks, random_splits(image[:, -1], 1300, splits)
+        "image",
+        image[:, :-1].astype(float),
+        tasks,
+        random_splits(image[:, -1], 1300, splits),
     )
 
     _, cancer = cells("breast_cancer_wisconsin")
@@ -135,7 +152,9 @@ def outcomes(
 ) -> np.ndarray:
     """For each loss: best set, cut 1/2, tuned, promised; then best set and promised from the calibrated model."""
     p = logistic(X[train], y[train], X[test])
-    fit, tune = train_test_split(train, test_size=0.5, stratify=y[train], random_state=seed)
+    fit, tune = train_test_split(
+        train, test_size=0.5, stratify=y[train], random_state=seed
+    )
     held, on_test = (logistic(X[fit], y[fit], X[rows]) for rows in (tune, test))
     own = Logistic(random_state=0).fit(X[train], y[train]).predict_proba(X[test])[:, 1]
     found, edges = [], np.concatenate(([1.0], np.sort(held)[::-1], [0.0]))
@@ -143,7 +162,10 @@ def outcomes(
     for loss in LOSSES.values():
         cut = min(cuts, key=lambda cut, loss=loss: realised(loss, held > cut, y[tune]))
         best, promised = best_set(loss, p, y[test])
-        simple = realised(loss, p > 0.5, y[test]), realised(loss, on_test > cut, y[test])
+        simple = (
+            realised(loss, p > 0.5, y[test]),
+            realised(loss, on_test > cut, y[test]),
+        )
         found.append((best, *simple, promised, *best_set(loss, own, y[test])))
     return np.array(found)
 
@@ -157,15 +179,23 @@ def difference(results: np.ndarray, loss: int, rule: int) -> str:
 
 def report(problem: Problem, results: np.ndarray) -> None:
     splits, tasks = results.shape[:2]
-    print(f"\n{problem.name}: {splits} split{'s' * (splits > 1)} x {tasks} task{'s' * (tasks > 1)}")
-    print(f"{'':<9}{'':21}{'best set minus':^34}{'promised':>9}{'calibrated logistic':>21}")
+    print(
+        f"\n{problem.name}: {splits} split{'s' * (splits > 1)} x {tasks} task{'s' * (tasks > 1)}"
+    )
+    print(
+        f"{'':<9}{'':21}{'best set minus':^34}{'promised':>9}{'calibrated logistic':>21}"
+    )
     heads = "".join(f"{name:>7}" for name in ("best", "1/2", "tuned"))
-    print(f"{'':<9}{heads}{'cut 1/2':>17}{'tuned':>17}{'':>9}{'best':>12}{'promised':>9}")
+    print(
+        f"{'':<9}{heads}{'cut 1/2':>17}{'tuned':>17}{'':>9}{'best':>12}{'promised':>9}"
+    )
     means = results.mean(axis=(0, 1))
     for i, name in enumerate(LOSSES):
         here = "".join(f"{value:>7.4f}" for value in means[i, :3])
         apart = "".join(f"{difference(results, i, rule):>17}" for rule in (1, 2))
-        print(f"{name:<9}{here}{apart}{means[i, 3]:>9.4f}{means[i, 4]:>12.4f}{means[i, 5]:>9.4f}")
+        print(
+            f"{name:<9}{here}{apart}{means[i, 3]:>9.4f}{means[i, 4]:>12.4f}{means[i, 5]:>9.4f}"
+        )
 
 
 def quality(only: str | None, splits: int) -> None:
@@ -187,13 +217,17 @@ SIMULATED = ("topics", "independent", "groups", "common_cause")
 def simulated(name: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
     rng, n = np.random.default_rng(seed), 2 * ROWS
     if name == "topics":
-        X, Y = make_multilabel_classification(n, 20, n_classes=5, length=40, random_state=seed)
+        X, Y = make_multilabel_classification(
+            n, 20, n_classes=5, length=40, random_state=seed
+        )
         return X.astype(float), Y
     X = rng.normal(size=(n, 15))
     odds = X @ rng.normal(size=(15, 6)) / 2
     if name == "groups":
         utility = (odds + 1.5 * rng.gumbel(size=odds.shape)).reshape(n, 2, 3)
-        return X, (utility == utility.max(axis=2, keepdims=True)).reshape(n, 6).astype(int)
+        return X, (utility == utility.max(axis=2, keepdims=True)).reshape(n, 6).astype(
+            int
+        )
     cause = 3 * rng.normal(size=(n, 1)) if name == "common_cause" else 0
     return X, (odds + cause - 1 > rng.logistic(size=odds.shape)).astype(int)
 
@@ -204,7 +238,8 @@ def labelled(name: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
     if name == "scene":
         header, scene = cells(name)
         label, inside = (
-            np.array([name.startswith(start) for name in header]) for start in ("label_", "Att")
+            np.array([name.startswith(start) for name in header])
+            for start in ("label_", "Att")
         )
         return scene[:, inside].astype(float), scene[:, label].astype(int)
     X, y, _ = load(name)
@@ -245,7 +280,10 @@ def labels(only: str | None, seeds: int) -> None:
             order = np.random.default_rng(seed).permutation(len(X))
             cut = min(ROWS, len(X) // 2)
             train, test = order[:cut], order[cut : 2 * cut]
-            truth, forest = Y[test], MultilabelForest(random_state=seed).fit(X[train], Y[train])
+            truth, forest = (
+                Y[test],
+                MultilabelForest(random_state=seed).fit(X[train], Y[train]),
+            )
             P = forest.posterior(X[test])
             for way, answers in (
                 ("sampled", sampled(forest, X[test], P)),
@@ -254,10 +292,15 @@ def labels(only: str | None, seeds: int) -> None:
                 figures[way].append([])
                 for loss, (chosen, expected) in zip(SET_LOSSES, answers, strict=True):
                     real = loss.of_counts(
-                        (chosen * truth).sum(1), chosen.sum(1), truth.sum(1), truth.shape[1]
+                        (chosen * truth).sum(1),
+                        chosen.sum(1),
+                        truth.sum(1),
+                        truth.shape[1],
                     )
                     figures[way][-1] += [float(real.mean()), float(expected)]
-        print(f"{name}: {Y.shape[1]} labels, {Y.sum(axis=1).mean():.2f} a row", flush=True)
+        print(
+            f"{name}: {Y.shape[1]} labels, {Y.sum(axis=1).mean():.2f} a row", flush=True
+        )
         for way, lines in figures.items():
             f1, f1_said, j, j_said = np.mean(lines, axis=0)
             error = standard_error(np.array(lines) - np.array(figures["sampled"]))
@@ -294,9 +337,13 @@ def timings(n):
     shuffled = np.random.default_rng(1).permutation(p)
     for loss in (f_beta(), g_mean(), h_mean(), auc()):
         timing(
-            "optimum, with sorting", loss, timed(lambda loss=loss: select(shuffled, SetTerms(loss)))
+            "optimum, with sorting",
+            loss,
+            timed(lambda loss=loss: select(shuffled, SetTerms(loss))),
         )
-    flat = np.full(n, 1e-6)  # no item better than another: the certificate excludes hardly any k
+    flat = np.full(
+        n, 1e-6
+    )  # no item better than another: the certificate excludes hardly any k
     for loss in (g_mean(), h_mean()):
         timing(
             "optimum, all equal and rare",
@@ -322,18 +369,25 @@ def timing(what, loss, spent):
 
 
 def against_others(sizes):
-    print("\nF1: seconds, and regret of the simple rules (expected loss beyond the optimum)")
+    print(
+        "\nF1: seconds, and regret of the simple rules (expected loss beyond the optimum)"
+    )
     print(f"{'n':>9}{'select':>10}{'plug-in':>10}{'cut 1/2':>10}")
     terms = SetTerms(f_beta())
     for n in sizes:
         p = scored(n)
-        curve, best = expected_losses(p, f_beta()).values, select(p, terms).figures[0, 0]
+        curve, best = (
+            expected_losses(p, f_beta()).values,
+            select(p, terms).figures[0, 0],
+        )
         line = f"{n:>9,}{timed(lambda p=p: select(p, terms))[0]:>10.5f}"
         k = np.arange(1, n + 1)
         expected = k[
             np.argmax(2 * np.cumsum(p) / (k + p.sum()))
         ]  # the set that is best at the expected counts
-        print(f"{line}{curve[expected] - best:>10.1e}{curve[int((p >= 0.5).sum())] - best:>10.1e}")
+        print(
+            f"{line}{curve[expected] - best:>10.1e}{curve[int((p >= 0.5).sum())] - best:>10.1e}"
+        )
 
 
 def speed() -> None:

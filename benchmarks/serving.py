@@ -94,7 +94,8 @@ def bare() -> Starlette:
             "warnings": [],
         }
         return Response(
-            orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY), media_type="application/json"
+            orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY),
+            media_type="application/json",
         )
 
     return Starlette(routes=[Route("/predict", predict, methods=["POST"])])
@@ -116,7 +117,9 @@ def usual() -> FastAPI:
     @app.post("/predict")
     def predict(request: Instances) -> Predicted:
         P = pipeline.predict_proba(np.array(request.instances))
-        return Predicted(predictions=P.argmax(axis=1).tolist(), probabilities=P.tolist())
+        return Predicted(
+            predictions=P.argmax(axis=1).tolist(), probabilities=P.tolist()
+        )
 
     return app
 
@@ -146,8 +149,12 @@ class MLServer(Peer):
     """MLServer with the pipeline, in one process."""
 
     def __init__(self, command: str, pipeline: str) -> None:
-        super().__init__("mlserver", MLSERVER_PARALLEL_WORKERS="0", MLSERVER_DEBUG="false")
-        self.own |= {f"MLSERVER_{kind}_PORT": str(free_port()) for kind in ("GRPC", "METRICS")}
+        super().__init__(
+            "mlserver", MLSERVER_PARALLEL_WORKERS="0", MLSERVER_DEBUG="false"
+        )
+        self.own |= {
+            f"MLSERVER_{kind}_PORT": str(free_port()) for kind in ("GRPC", "METRICS")
+        }
         self.own["MLSERVER_HTTP_PORT"] = str(self.port)
         self.line = [command, "start", str(self.folder)]
         model = {
@@ -175,7 +182,10 @@ class DurablePostgres(Postgres):
 def beside_peers() -> None:
     with ExitStack() as stack:
         payoff = service(stack, PINNED)
-        model, pipeline = str(payoff.folder / "bare.npz"), str(payoff.folder / "pipeline.joblib")
+        model, pipeline = (
+            str(payoff.folder / "bare.npz"),
+            str(payoff.folder / "pipeline.joblib"),
+        )
         joblib.dump(
             make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)).fit(
                 DATA.data, DATA.target
@@ -200,7 +210,16 @@ def service(stack: ExitStack, wrapper: list[str], **settings: str) -> Replica:
     payoff = Replica(settings)
     stack.callback(payoff.close)
     payoff.wrapper = wrapper
-    key = ["--name", "bench", "--rate", "1000000/second", "--scope", "predict", "--scope", "train"]
+    key = [
+        "--name",
+        "bench",
+        "--rate",
+        "1000000/second",
+        "--scope",
+        "predict",
+        "--scope",
+        "train",
+    ]
     create = [sys.executable, "-m", "app.cli", "keys", "create", *key]
     made = subprocess.run(
         create,
@@ -209,15 +228,23 @@ def service(stack: ExitStack, wrapper: list[str], **settings: str) -> Replica:
         capture_output=True,
         check=True,
     )
-    payoff.client.headers["X-API-Key"] = re.search(rb"payoff_\S+", made.stdout)[0].decode()
+    payoff.client.headers["X-API-Key"] = re.search(rb"payoff_\S+", made.stdout)[
+        0
+    ].decode()
     payoff.start()
     rows = {
         "features": list(DATA.feature_names),
         "rows": DATA.data.tolist(),
         "labels": DATA.target.tolist(),
     }
-    order = {"model": "bench", "learner": {"kind": "logistic", "calibration": "none"}, "data": rows}
-    job = payoff.client.post("/train", json=order, headers={"Prefer": "wait=60"}, timeout=90).json()
+    order = {
+        "model": "bench",
+        "learner": {"kind": "logistic", "calibration": "none"},
+        "data": rows,
+    }
+    job = payoff.client.post(
+        "/train", json=order, headers={"Prefer": "wait=60"}, timeout=90
+    ).json()
     if job["status"] != "succeeded":
         raise SystemExit(job)
     return payoff
@@ -229,12 +256,17 @@ def write_arrays(payoff: Replica, path: str) -> None:
     )
     linear = stores.registry.load("bench").estimator.model_.linear
     stores.database.close()
-    columns = {name: getattr(linear.hinges, name) for name in ("columns", "uppers", "knots")}
+    columns = {
+        name: getattr(linear.hinges, name) for name in ("columns", "uppers", "knots")
+    }
     np.savez(path, **columns, coef=linear.coef, intercept=linear.intercept)
 
 
 def request(
-    server: Peer | Replica, path: str, body: bytes | dict[str, Any], kind: str = "application/json"
+    server: Peer | Replica,
+    path: str,
+    body: bytes | dict[str, Any],
+    kind: str = "application/json",
 ) -> bytes:
     body = body if isinstance(body, bytes) else json.dumps(body).encode()
     head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nContent-Type: {kind}\r\nAccept: {kind}\r\n"
@@ -246,7 +278,9 @@ def request(
 def requests_of(servers: dict[str, Peer | Replica]) -> dict[str, bytes]:
     """What is sent, by the name of the server and of the request."""
     rng = np.random.default_rng(0)
-    X = DATA.data[rng.integers(0, len(DATA.data), 10_000)] * rng.normal(1, 0.01, (10_000, 30))
+    X = DATA.data[rng.integers(0, len(DATA.data), 10_000)] * rng.normal(
+        1, 0.01, (10_000, 30)
+    )
     found = {}
     for count, rows in (("1 row", X[:1]), ("10000 rows", X)):
         instances = rows.tolist()
@@ -254,7 +288,9 @@ def requests_of(servers: dict[str, Peer | Replica]) -> dict[str, bytes]:
             found[f"{name}, {count}"] = request(
                 servers[name], "/predict", ASKED | {"instances": instances}
             )
-        found[f"usual, {count}"] = request(servers["usual"], "/predict", {"instances": instances})
+        found[f"usual, {count}"] = request(
+            servers["usual"], "/predict", {"instances": instances}
+        )
         if "mlserver" in servers:
             tensor = {
                 "name": "x",
@@ -274,7 +310,9 @@ def requests_of(servers: dict[str, Peer | Replica]) -> dict[str, bytes]:
         writer.write_table(table)
     query = f"/predict?model=bench&benefits={json.dumps(ASKED['benefits'], separators=(',', ':'))}"
     npy, arrow = "application/x-npy", "application/vnd.apache.arrow.stream"
-    found["payoff, 10000 rows npy"] = request(servers["payoff"], query, buffer.getvalue(), npy)
+    found["payoff, 10000 rows npy"] = request(
+        servers["payoff"], query, buffer.getvalue(), npy
+    )
     found["payoff, 10000 rows arrow"] = request(
         servers["payoff"], query, sink.getvalue().to_pybytes(), arrow
     )
@@ -294,9 +332,13 @@ def compare(servers: dict[str, Peer | Replica]) -> None:
     for _ in range(ROUNDS + 1):  # the first round warms up and is left out
         for name, message in requests.items():
             count = SINGLE_REQUESTS if name in crowd else BATCH_REQUESTS
-            single[name].append(uvloop.run(load(port[name], message, 1, requests=count)))
+            single[name].append(
+                uvloop.run(load(port[name], message, 1, requests=count))
+            )
         for name, rounds in crowd.items():
-            times = uvloop.run(load(port[name], requests[name], CONNECTIONS, seconds=SECONDS))
+            times = uvloop.run(
+                load(port[name], requests[name], CONNECTIONS, seconds=SECONDS)
+            )
             rounds.append((len(times) / SECONDS, float(np.quantile(times, 0.99))))
     p50 = {
         name: statistics.median(np.median(times) for times in rounds[1:])
@@ -306,7 +348,9 @@ def compare(servers: dict[str, Peer | Replica]) -> None:
     for name in requests:
         print(f"{name:<34}{p50[name] * 1e3:9.3f}")
     print(f"\n{CONNECTIONS} connections{'':<20}{'req/s':>9}{'p99 ms':>9}")
-    middle = {name: np.median(np.array(rounds[1:]), axis=0) for name, rounds in crowd.items()}
+    middle = {
+        name: np.median(np.array(rounds[1:]), axis=0) for name, rounds in crowd.items()
+    }
     for name, (per_second, slow) in middle.items():
         print(f"{name:<34}{per_second:9.0f}{slow * 1e3:9.3f}")
     print(
@@ -319,7 +363,11 @@ def compare(servers: dict[str, Peer | Replica]) -> None:
     }
     for name, (one, many, batch) in goals.items():
         if name in servers:
-            show(f"{name}: single row, p50", p50["payoff, 1 row"] / p50[f"{name}, 1 row"], one)
+            show(
+                f"{name}: single row, p50",
+                p50["payoff, 1 row"] / p50[f"{name}, 1 row"],
+                one,
+            )
             show(
                 f"{name}: 16 connections, requests/s",
                 middle["payoff, 1 row"][0] / middle[f"{name}, 1 row"][0],
@@ -381,10 +429,16 @@ def compare_recorded(kind: str, payoff: Replica) -> None:
             times = uvloop.run(load(payoff.port, message, 1, requests=SINGLE_REQUESTS))
             crowd = uvloop.run(load(payoff.port, message, CONNECTIONS, seconds=SECONDS))
             found[name].append(
-                (np.median(times) * 1e6, np.quantile(times, 0.99) * 1e6, len(crowd) / SECONDS)
+                (
+                    np.median(times) * 1e6,
+                    np.quantile(times, 0.99) * 1e6,
+                    len(crowd) / SECONDS,
+                )
             )
     middle = {name: np.median(rounds[1:], axis=0) for name, rounds in found.items()}
-    print(f"\n{kind:<12}{'p50 us':>10}{'p99 us':>10}{f'requests/s, {CONNECTIONS} connections':>32}")
+    print(
+        f"\n{kind:<12}{'p50 us':>10}{'p99 us':>10}{f'requests/s, {CONNECTIONS} connections':>32}"
+    )
     for name, figures in middle.items():
         print(f"{name:<12}{figures[0]:10.0f}{figures[1]:10.0f}{figures[2]:32.0f}")
     goals = {"p50": "<= 1.5", "p99": "<= 2", "requests/s": ">= 0.6"}
@@ -421,7 +475,9 @@ async def load(
     done = [loop.create_future() for _ in range(connections)]
     for future in done:
         await loop.create_connection(
-            lambda future=future: Caller(message, times, until, requests, future), "127.0.0.1", port
+            lambda future=future: Caller(message, times, until, requests, future),
+            "127.0.0.1",
+            port,
         )
     await asyncio.gather(*done)
     return times

@@ -10,10 +10,14 @@ from typing import Any
 from numba import njit
 
 kernel = njit(cache=True, nogil=True)
-quick = njit(cache=True, nogil=True, error_model="numpy")  # a division by zero is not checked
+quick = njit(
+    cache=True, nogil=True, error_model="numpy"
+)  # a division by zero is not checked
 # May add in vector lanes and fuse multiply-adds: only where nothing depends on the order of an
 # addition.
-vector = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})
+vector = njit(
+    cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"}
+)
 
 
 @kernel

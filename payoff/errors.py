@@ -8,12 +8,16 @@ from heapq import nlargest
 from itertools import islice, pairwise
 from typing import Any, Self
 
-MAX_ERRORS = 20  # flaws of an error: enough to see the pattern, where there may be millions
+MAX_ERRORS = (
+    20  # flaws of an error: enough to see the pattern, where there may be millions
+)
 MAX_NAME = 200  # characters of a name: feature, label, class, action, group of features, data set
 _MAX_SHOWN = 64  # characters of a name in a message
 _MAX_LISTED = 20  # names in a message
 _MAX_SEARCHED = 50  # known names that are searched for a similar one
-_MAX_COMPARED = 4  # known names that are compared letter by letter, which takes 0.5 ms each
+_MAX_COMPARED = (
+    4  # known names that are compared letter by letter, which takes 0.5 ms each
+)
 _MAX_LETTERS = 32  # characters of a name that are compared
 _MAX_POSITIONS = 5  # positions in a message
 
@@ -22,7 +26,9 @@ def pointer(*steps: object) -> str:
     """The JSON pointer (RFC 6901) of names and positions, outermost first; `""`, the document
     itself, without steps.
     """
-    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)
+    return "".join(
+        "/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps
+    )
 
 
 def unknown(kind: str, name: object, known: Collection[str]) -> str:
@@ -38,14 +44,20 @@ def unknown(kind: str, name: object, known: Collection[str]) -> str:
         for known_name in islice(known, _MAX_SEARCHED)
     }
     pairs = _pairs(letters)
-    nearest = nlargest(_MAX_COMPARED, names, key=lambda known_name: len(pairs & _pairs(known_name)))
+    nearest = nlargest(
+        _MAX_COMPARED, names, key=lambda known_name: len(pairs & _pairs(known_name))
+    )
     similar = get_close_matches(letters, nearest, n=1)
     if similar:
-        return f"{_unknown(kind, text)}; did you mean {names[similar[0]][:_MAX_SHOWN]!r}?"
+        return (
+            f"{_unknown(kind, text)}; did you mean {names[similar[0]][:_MAX_SHOWN]!r}?"
+        )
     return _listing(kind, text, known)
 
 
-def unknown_at(loc: str, kind: str, name: object, known: Collection[str], hint: str = "") -> "Flaw":
+def unknown_at(
+    loc: str, kind: str, name: object, known: Collection[str], hint: str = ""
+) -> "Flaw":
     """The flaw that a name is unknown, see `unknown`; its message ends with the `hint`."""
     return Flaw(
         loc,
@@ -62,7 +74,9 @@ def _listing(kind: str, name: str, known: Collection[str]) -> str:
     """The message with the first of all known names."""
     if not known:
         return f"{_unknown(kind, name)}; none is allowed here"
-    names = ", ".join(repr(known_name[:_MAX_SHOWN]) for known_name in islice(known, _MAX_LISTED))
+    names = ", ".join(
+        repr(known_name[:_MAX_SHOWN]) for known_name in islice(known, _MAX_LISTED)
+    )
     more = f" and {len(known) - _MAX_LISTED} more" if len(known) > _MAX_LISTED else ""
     return f"{_unknown(kind, name)}; allowed: {names}{more}"
 
@@ -130,7 +144,9 @@ def flaws_of(details: Iterable[Any], document: Any) -> list[Flaw]:
         loc = pointer(*steps)
         messages.setdefault(loc, {})[words_of(detail)] = None
         values[loc] = value
-    return [Flaw(loc, _joined(list(words), values[loc])) for loc, words in messages.items()]
+    return [
+        Flaw(loc, _joined(list(words), values[loc])) for loc, words in messages.items()
+    ]
 
 
 def _joined(messages: Sequence[str], value: Any) -> str:
@@ -163,7 +179,11 @@ def _place(detail: Any, document: Any) -> tuple[list[int | str], Any]:
 
 def words_of(detail: Any) -> str:
     """The message of one of Pydantic's findings, or that of a validator of this project."""
-    return str(detail["ctx"]["error"]) if detail["type"] == "value_error" else str(detail["msg"])
+    return (
+        str(detail["ctx"]["error"])
+        if detail["type"] == "value_error"
+        else str(detail["msg"])
+    )
 
 
 class PayoffError(Exception):
@@ -195,7 +215,9 @@ class Invalid(PayoffError, ValueError):
 
     def under(self, prefix: str) -> Self:
         """An equal error whose places begin with `prefix`."""
-        return type(self)(self.detail, [Flaw(prefix + flaw.loc, flaw.msg) for flaw in self.flaws])
+        return type(self)(
+            self.detail, [Flaw(prefix + flaw.loc, flaw.msg) for flaw in self.flaws]
+        )
 
 
 class TooLarge(PayoffError):

@@ -91,14 +91,17 @@ def decide(
         return Decisions(*decision)
     if len(limits.lower) != B.shape[-1]:
         raise Invalid.at(
-            "/limits", f"limits of {len(limits.lower)} actions for {B.shape[-1]} actions"
+            "/limits",
+            f"limits of {len(limits.lower)} actions for {B.shape[-1]} actions",
         )
     within = decide_within(P, B, decision.choice.astype(np.int64), limits)
     return Decisions(within.choice, decision.expected_benefits)
 
 
 def threshold(
-    benefits: ArrayLike, scores: ArrayLike | None = None, labels: ArrayLike | None = None
+    benefits: ArrayLike,
+    scores: ArrayLike | None = None,
+    labels: ArrayLike | None = None,
 ) -> Cut:
     """The cut on the probability of the second of two classes, for two actions.
 
@@ -118,7 +121,9 @@ def threshold(
     if y.shape != np.shape(scores) or not np.isin(y, (0, 1)).all():
         raise Invalid.at("/labels", "labels are 0 or 1, one for each score")
     with below("/labels"):
-        cut, _ = HoldoutScores(np.asarray(scores, dtype=np.float64), y.astype(np.intp)).best(B)
+        cut, _ = HoldoutScores(
+            np.asarray(scores, dtype=np.float64), y.astype(np.intp)
+        ).best(B)
     return cut
 
 
@@ -142,7 +147,9 @@ def best_set(
     """
     p = clipped(np.asarray(probabilities, dtype=np.float64))
     if p.ndim != 1 or not ((p >= 0) & (p <= 1)).all():
-        raise Invalid.at("/probabilities", "probabilities are a list of numbers from 0 to 1")
+        raise Invalid.at(
+            "/probabilities", "probabilities are a list of numbers from 0 to 1"
+        )
     if loss not in LOSSES or loss == "fractional_linear":
         names = ", ".join(name for name in LOSSES if name != "fractional_linear")
         raise Invalid.at("/loss", f"a loss is one of {names}")
@@ -169,13 +176,17 @@ def next_feature(
     if not model.acquires:
         raise Invalid.at("/model", f"{type(model).__name__} does not acquire features")
     X = np.ascontiguousarray(cases, dtype=np.float64)
-    paid = prices_of(getattr(model, "prices_", None) if prices is None else prices, X.shape[-1])
+    paid = prices_of(
+        getattr(model, "prices_", None) if prices is None else prices, X.shape[-1]
+    )
     model = model.asker
     states = model.model_.step(X, np.where(np.isnan(X), 0, 1), paid, budget)
     experience: Experience | None = getattr(model, "experience_", None)
     known = (~np.isnan(X[:, model.model_.columns])).sum(axis=1)
     finished = states.resolved == states.trees
-    P = state_probabilities(states.probabilities, known, finished, model.calibrator_, experience)
+    P = state_probabilities(
+        states.probabilities, known, finished, model.calibrator_, experience
+    )
     features = states.following.copy()
     if benefits is not None and experience is not None:
         B = _as_benefits(benefits, *P.shape)
@@ -192,10 +203,14 @@ def next_feature(
 def _as_probabilities(probabilities: ArrayLike) -> np.ndarray:
     P = clipped(np.asarray(probabilities, dtype=np.float64))
     if P.ndim != 2 or not ((P >= 0) & (P <= 1)).all():
-        raise Invalid.at("/probabilities", "probabilities are rows of numbers from 0 to 1")
+        raise Invalid.at(
+            "/probabilities", "probabilities are rows of numbers from 0 to 1"
+        )
     rows = np.flatnonzero(~are_shares(P))
     if len(rows):
-        raise Invalid.at(pointer("probabilities", rows[0]), "the probabilities of a row sum to 1")
+        raise Invalid.at(
+            pointer("probabilities", rows[0]), "the probabilities of a row sum to 1"
+        )
     return P
 
 
@@ -210,6 +225,7 @@ def _as_benefits(benefits: ArrayLike, n_rows: int, n_classes: int) -> np.ndarray
         raise Invalid.at("/benefits", f"{len(B)} matrices for {n_rows} rows")
     if not (np.abs(B) <= benefit.LARGEST).all():
         raise Invalid.at(
-            "/benefits", f"a benefit is a finite number of magnitude at most {benefit.LARGEST:g}"
+            "/benefits",
+            f"a benefit is a finite number of magnitude at most {benefit.LARGEST:g}",
         )
     return B

@@ -35,10 +35,14 @@ def _sets() -> None:
     p = np.linspace(0.9, 0.1, DP_LIMIT + 8)
     for name in LOSSES:
         select(p, SetTerms(Loss(name, c=(0, -2, 1, 1), d=(0, 0, 1, 1))))
-    select(np.linspace(0.0, 1.0, 5000), SetTerms(Loss("f_beta")))  # enough items for a radix sort
+    select(
+        np.linspace(0.0, 1.0, 5000), SetTerms(Loss("f_beta"))
+    )  # enough items for a radix sort
     select(p[:DP_LIMIT], SetTerms(Loss("f_beta")))
     select_sampled(
-        [(np.eye(2, dtype=np.uint8), np.ones(2))], np.full((1, 2), 0.5), SetTerms(Loss("jaccard"))
+        [(np.eye(2, dtype=np.uint8), np.ones(2))],
+        np.full((1, 2), 0.5),
+        SetTerms(Loss("jaccard")),
     )
 
 
@@ -50,7 +54,9 @@ def _means() -> None:
 
 def _forests() -> None:
     prices = Prices.unit(2)
-    bag = np.array([0, 0, 1, 1])  # a row out of the bag shares its leaf with a row in the bag
+    bag = np.array(
+        [0, 0, 1, 1]
+    )  # a row out of the bag shares its leaf with a row in the bag
     tree = grow_tree(bin_columns(_X), _Y, bag, 2, prices.cost)
     forest = FlatForest(flatten([tree], np.ones(2) / 2), 2)
     forest.posterior(_X)
@@ -65,9 +71,15 @@ def _forests() -> None:
 
 def _chains() -> None:
     both_first: Any = SimpleNamespace(scores=lambda X: np.repeat(X[:, :1], 2, axis=1))
-    trees, _ = grow(np.ascontiguousarray(_X.T, dtype=np.float32), _Y, np.ones(4), 2, Rule(1), [0])
+    trees, _ = grow(
+        np.ascontiguousarray(_X.T, dtype=np.float32), _Y, np.ones(4), 2, Rule(1), [0]
+    )
     trees.shares(_X.astype(np.float32), np.ones(4, dtype=np.int32))
-    out, zero, needs = np.full(1, -1, dtype=np.int32), np.zeros(1), np.array([[True, False]])
+    out, zero, needs = (
+        np.full(1, -1, dtype=np.int32),
+        np.zeros(1),
+        np.array([[True, False]]),
+    )
     tree = TreeOfClassifiers(out, out, zero, needs, both_first, zero, 2)
     prices = Prices.unit(2)
     tree.step(_X, np.zeros(_X.shape, dtype=np.int32), prices)
@@ -75,9 +87,18 @@ def _chains() -> None:
 
 
 def _decisions() -> None:
-    assign(np.zeros((2, 3)), np.zeros(3, dtype=np.int64), np.array([0, 1]), np.array([3, 2]))
-    feature, left, right = np.array([[0, -1, -1], [1, -1, -1], [2, -1, -1]], dtype=np.int32)
-    trees = Trees(np.zeros(1, dtype=np.int32), feature, left, right, np.ones(3, dtype=np.float32))
+    assign(
+        np.zeros((2, 3)),
+        np.zeros(3, dtype=np.int64),
+        np.array([0, 1]),
+        np.array([3, 2]),
+    )
+    feature, left, right = np.array(
+        [[0, -1, -1], [1, -1, -1], [2, -1, -1]], dtype=np.int32
+    )
+    trees = Trees(
+        np.zeros(1, dtype=np.int32), feature, left, right, np.ones(3, dtype=np.float32)
+    )
     share, column = np.arange(3, dtype=np.int32), np.zeros(1, dtype=np.intp)
     tree_contributions(trees, lambda _: left[None], np.ones((3, 1)), share, column, 1)
 

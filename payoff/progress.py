@@ -39,6 +39,8 @@ def part(low: float, high: float, stage: str = "") -> Iterator[None]:
     if outer is None:
         yield
         return
-    with listen(lambda fraction, inner: outer(low + (high - low) * fraction, inner or stage)):
+    with listen(
+        lambda fraction, inner: outer(low + (high - low) * fraction, inner or stage)
+    ):
         report(0.0)
         yield

@@ -7,7 +7,13 @@ import httpx
 import pyarrow as pa
 
 FEATURES = [{"name": "age", "type": "numeric"}, {"name": "pain", "type": "category"}]
-CARD = {"name": "m", "version": 1, "classes": ["a", "b"], "metrics": {}, "features": FEATURES}
+CARD = {
+    "name": "m",
+    "version": 1,
+    "classes": ["a", "b"],
+    "metrics": {},
+    "features": FEATURES,
+}
 MODEL = {"name": "m", "version": 1}
 SHARED = {
     "model": MODEL,
@@ -29,7 +35,8 @@ JOB |= {"error": None, "warnings": []}
 MATRIX = {"name": "autumn", "version": 1, "benefits": {"a": {"x": 1}}}
 DATASET = {"id": "ds_1", "name": "n", "warnings": [], "from": {"warnings": []}}
 REPORT = {
-    name: {"mean": 0.5, "low": None, "high": 1} for name in ("promised", "realised", "difference")
+    name: {"mean": 0.5, "low": None, "high": 1}
+    for name in ("promised", "realised", "difference")
 }
 REPORT |= {"verdict": "as_promised", "advice": ["a"]}
 ROWS = [{"age": 1, "pain": "mild"}, {"age": 2, "pain": "none"}]
@@ -46,7 +53,11 @@ VALID = {  # by the end of the path
         "ids": ["1", "2"],
         "explanations": [EXPLANATION] * 2,
     },
-    "/acquire": {"status": "acquire", "next": {"feature": "age", "cost": 1.0}, "results": [{}, {}]},
+    "/acquire": {
+        "status": "acquire",
+        "next": {"feature": "age", "cost": 1.0},
+        "results": [{}, {}],
+    },
     "/retrieve": {"sets": [{"k": 1, "selected": [0]}]},
     "/benefit": {"rules": [{"rule": "r"}]},
     "/outcomes": {

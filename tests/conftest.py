@@ -15,8 +15,13 @@ os.environ.pop(
 if os.environ.pop(
     "PYTHONDONTWRITEBYTECODE", None
 ):  # every process would compile all it imports: 8 s instead of 3 s
-    os.environ.setdefault("PYTHONPYCACHEPREFIX", str(Path.home() / ".cache" / "payoff-tests"))
-    sys.pycache_prefix, sys.dont_write_bytecode = os.environ["PYTHONPYCACHEPREFIX"], False
+    os.environ.setdefault(
+        "PYTHONPYCACHEPREFIX", str(Path.home() / ".cache" / "payoff-tests")
+    )
+    sys.pycache_prefix, sys.dont_write_bytecode = (
+        os.environ["PYTHONPYCACHEPREFIX"],
+        False,
+    )
 
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(
@@ -55,7 +60,11 @@ preload(["app.jobs.single", "app.jobs.attempt", *PRELOADED, *_STALLED])
 
 # The same examples in every usual run, others in each thorough one; no clock decides about an example.
 hypothesis.register_profile(
-    "ours", max_examples=repeated(100), derandomize=not THOROUGH, database=None, deadline=None
+    "ours",
+    max_examples=repeated(100),
+    derandomize=not THOROUGH,
+    database=None,
+    deadline=None,
 )
 hypothesis.load_profile("ours")
 
@@ -74,9 +83,7 @@ _SLOW_FIXTURES = {
     "postgres_server",
     "system",
 }
-_APART = (
-    "tests/training/test_stalled_attempts.py"  # each of its cases takes long and shares nothing
-)
+_APART = "tests/training/test_stalled_attempts.py"  # each of its cases takes long and shares nothing
 _LONG = (
     "tests/faults/",
     "tests/console/",
@@ -113,7 +120,9 @@ def pytest_collection_modifyitems(config, items):
     sampled_out = set()
     if not THOROUGH:
         sampled_out = {
-            item for item in items if item.get_closest_marker("thorough") or _is_spared(item)
+            item
+            for item in items
+            if item.get_closest_marker("thorough") or _is_spared(item)
         }
     if left_out := slow | sampled_out:
         config.hook.pytest_deselected(items=left_out)
@@ -156,14 +165,17 @@ def _is_slow(item):
 def _is_spared(item):
     """Whether it is one of the two thirds of a sampled test's cases, drawn by their names."""
     return (
-        item.get_closest_marker("sampled") is not None and random.Random(item.name).random() > 1 / 3
+        item.get_closest_marker("sampled") is not None
+        and random.Random(item.name).random() > 1 / 3
     )
 
 
 def pytest_make_parametrize_id(config, val):
     """Of the fields of a request their names, in place of a number."""
     is_fields = (
-        isinstance(val, dict) and 0 < len(val) < 5 and all(str(name).isidentifier() for name in val)
+        isinstance(val, dict)
+        and 0 < len(val) < 5
+        and all(str(name).isidentifier() for name in val)
     )
     return ",".join(val) if is_fields else None
 
@@ -308,7 +320,10 @@ def two_class_rows(n: int = 200, seed: int = 0) -> dict:
     age = rng.normal(50 + 8 * ill, 10).round(1)
     pulse = rng.normal(70 + 10 * ill, 8).round(1)
     pain = np.where(rng.random(n) < 0.3 + 0.4 * ill, "strong", "mild")
-    rows = [list(row) for row in zip(age.tolist(), pulse.tolist(), pain.tolist(), strict=True)]
+    rows = [
+        list(row)
+        for row in zip(age.tolist(), pulse.tolist(), pain.tolist(), strict=True)
+    ]
     return {
         "features": ["age", "pulse", "pain"],
         "rows": rows,
@@ -318,14 +333,20 @@ def two_class_rows(n: int = 200, seed: int = 0) -> dict:
 
 def csv_of(data: dict) -> str:
     """Inline data as a table whose last column is `label`."""
-    lines = [[*row, label] for row, label in zip(data["rows"], data["labels"], strict=True)]
-    return "\n".join(",".join(map(str, line)) for line in ([*data["features"], "label"], *lines))
+    lines = [
+        [*row, label] for row, label in zip(data["rows"], data["labels"], strict=True)
+    ]
+    return "\n".join(
+        ",".join(map(str, line)) for line in ([*data["features"], "label"], *lines)
+    )
 
 
 def uploaded(client: httpx.Client, data: dict) -> str:
     """The id of the data set of a table."""
     answer = client.post(
-        "/datasets", files={"file": ("table.csv", csv_of(data))}, data={"label": "label"}
+        "/datasets",
+        files={"file": ("table.csv", csv_of(data))},
+        data={"label": "label"},
     )
     assert answer.status_code == 201, answer.text
     return answer.json()["id"]
@@ -350,10 +371,18 @@ def ward(service: httpx.Client) -> str:
 def numeric(service: httpx.Client) -> str:
     """The name of a model of the same classes whose two features are numbers."""
     data = two_class_rows()
-    numbers = data | {"features": ["age", "pulse"], "rows": [row[:2] for row in data["rows"]]}
+    numbers = data | {
+        "features": ["age", "pulse"],
+        "rows": [row[:2] for row in data["rows"]],
+    }
     trained(
         service,
-        {"model": "numeric", "learner": {"kind": "logistic"}, "data": numbers, "holdout": 0},
+        {
+            "model": "numeric",
+            "learner": {"kind": "logistic"},
+            "data": numbers,
+            "holdout": 0,
+        },
     )
     return "numeric"
 
@@ -365,6 +394,11 @@ def forest(service: httpx.Client) -> str:
     learner = {"kind": "random_forest", "n_estimators": 2}
     trained(
         service,
-        {"model": "woods", "learner": learner, "data": two_class_rows(), "feature_costs": prices},
+        {
+            "model": "woods",
+            "learner": learner,
+            "data": two_class_rows(),
+            "feature_costs": prices,
+        },
     )
     return "woods"

@@ -52,7 +52,11 @@ def damage(disk: Path, change: Callable[[bytes], bytes]) -> None:
 
 
 HARMS = {  # what is done, what is then said, and which commands cannot go on
-    "text": (lambda disk: damage(disk, lambda _: b"this is no database" * 100), DAMAGED, {"serve"}),
+    "text": (
+        lambda disk: damage(disk, lambda _: b"this is no database" * 100),
+        DAMAGED,
+        {"serve"},
+    ),
     "a page of zeros": (
         lambda disk: damage(disk, lambda all_: all_[:4096] + bytes(4096) + all_[8192:]),
         DAMAGED,
@@ -60,7 +64,9 @@ HARMS = {  # what is done, what is then said, and which commands cannot go on
     ),
     "a full disk": (fill, FULL, set()),
     "mounted read-only": (
-        lambda disk: subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True),
+        lambda disk: subprocess.run(
+            ["mount", "-o", "remount,ro", str(disk)], check=True
+        ),
         READ_ONLY,
         {"serve", "worker", "keys"},
     ),
@@ -131,7 +137,9 @@ def test_missing_rights(installation, command, what):
         if what == "the folder" or path.is_file():
             path.chmod(0o555 if path.is_dir() else 0o444)
 
-    ended = run(COMMANDS[command], env=os.environ, cwd=installation.parent, under=WITHOUT_RIGHTS)
+    ended = run(
+        COMMANDS[command], env=os.environ, cwd=installation.parent, under=WITHOUT_RIGHTS
+    )
 
     check(
         command,
@@ -146,9 +154,17 @@ def test_missing_rights(installation, command, what):
 def test_a_full_disk_makes_the_service_unready_and_predictions_go_on(disk):
     """It becomes ready again with the room. A balancer asks another replica, and this one where there is no other."""
     with serving(settings_for(disk)) as client:
-        order = {"model": "ward", "learner": {"kind": "logistic"}, "data": two_class_rows()}
+        order = {
+            "model": "ward",
+            "learner": {"kind": "logistic"},
+            "data": two_class_rows(),
+        }
         trained(client, order)
-        question = {"model": "ward", "instances": [[50, 70, "mild"]], "rule": "most_probable"}
+        question = {
+            "model": "ward",
+            "instances": [[50, 70, "mild"]],
+            "rule": "most_probable",
+        }
         assert client.get("/health/ready").status_code == 200
         fill(disk)
 

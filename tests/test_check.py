@@ -39,7 +39,9 @@ def amiss(settings: Settings, **options) -> dict[str, list[str]]:
     for finding in check(settings, ENVIRONMENT, **options):
         if finding.level != "ok":
             assert finding.fix, finding
-            found.setdefault(finding.check, []).append(f"{finding.level}: {finding.text}")
+            found.setdefault(finding.check, []).append(
+                f"{finding.level}: {finding.text}"
+            )
     return found
 
 
@@ -58,7 +60,9 @@ def test_nothing_is_changed_but_the_folders_that_a_start_would_make(tmp_path, se
         "models",
     }
     with open_stores(settings).database.reading() as connection:
-        assert connection.execute(text("SELECT count(*) FROM sqlite_master")).scalar() == 0
+        assert (
+            connection.execute(text("SELECT count(*) FROM sqlite_master")).scalar() == 0
+        )
 
 
 def test_an_empty_key_is_none_and_said_to_be_missing(tmp_path, monkeypatch):
@@ -85,7 +89,9 @@ def test_versions_that_cannot_be_loaded_are_named(stores, settings):
     model.write_bytes(model.read_bytes()[:-1] + b"!")
     assert amiss(settings) == {}
     (line,) = amiss(settings, deep=True)["models"]
-    assert line.startswith("wrong: triage/1/model.joblib does not have the digest in its card")
+    assert line.startswith(
+        "wrong: triage/1/model.joblib does not have the digest in its card"
+    )
     publish(stores.registry)
     publish(stores.registry, "older", packages={"scikit-learn": "0.1"})
     folder = Path(settings.models) / "triage"
@@ -125,7 +131,9 @@ def test_no_password_is_told(settings):
 
 
 @pytest.mark.parametrize(("broken", "code"), [(False, 0), (True, 1)])
-def test_the_exit_code_says_whether_something_is_wrong(broken, code, tmp_path, monkeypatch, capsys):
+def test_the_exit_code_says_whether_something_is_wrong(
+    broken, code, tmp_path, monkeypatch, capsys
+):
     if broken:
         (tmp_path / "models").write_text("in the way")
     monkeypatch.setenv("PAYOFF_HOME", str(tmp_path / "home"))
@@ -134,16 +142,25 @@ def test_the_exit_code_says_whether_something_is_wrong(broken, code, tmp_path, m
         assert main(["check"]) == code
         lines = capsys.readouterr().out.splitlines()
     finally:
-        logging.disable(logging.NOTSET)  # the command silences the logs, and its process ends
+        logging.disable(
+            logging.NOTSET
+        )  # the command silences the logs, and its process ends
 
     assert any(line.startswith("wrong ") for line in lines) is broken
-    assert all(line.startswith(("ok ", "warning ", "wrong ", " " * 19 + "fix: ")) for line in lines)
+    assert all(
+        line.startswith(("ok ", "warning ", "wrong ", " " * 19 + "fix: "))
+        for line in lines
+    )
 
 
 def test_settings_that_cannot_be_are_findings_too(monkeypatch, capsys):
     """All of them."""
     monkeypatch.delenv("PAYOFF_TESTS", raising=False)  # is no setting
-    for name, value in {"WORKERS": "many", "LOG_LEVEL": "loud", "ADMINKEY": "s3cret"}.items():
+    for name, value in {
+        "WORKERS": "many",
+        "LOG_LEVEL": "loud",
+        "ADMINKEY": "s3cret",
+    }.items():
         monkeypatch.setenv(f"PAYOFF_{name}", value)
     try:
         assert main(["check"]) == 1

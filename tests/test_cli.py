@@ -20,8 +20,16 @@ from tests.servers.program import run
     ("command", "settings", "named"),
     [
         ("serve", {"PAYOFF_HOME": "file/home"}, "PAYOFF_HOME"),
-        ("serve", {"PAYOFF_DATABASE": "sqlite:////nowhere/at/all/payoff.db"}, "PAYOFF_DATABASE"),
-        ("worker", {"PAYOFF_DATABASE": "sqlite:////nowhere/at/all/payoff.db"}, "PAYOFF_DATABASE"),
+        (
+            "serve",
+            {"PAYOFF_DATABASE": "sqlite:////nowhere/at/all/payoff.db"},
+            "PAYOFF_DATABASE",
+        ),
+        (
+            "worker",
+            {"PAYOFF_DATABASE": "sqlite:////nowhere/at/all/payoff.db"},
+            "PAYOFF_DATABASE",
+        ),
         ("worker", {"PAYOFF_WORKERS": "many"}, "PAYOFF_WORKERS"),
         ("rebuild", {"PAYOFF_HOME": "file/home"}, "PAYOFF_HOME"),
     ],
@@ -39,7 +47,10 @@ def test_settings_that_cannot_be_are_named(command, settings, named, tmp_path):
 
 @pytest.mark.parametrize("command", ["serve", "rebuild"])
 def test_a_bucket_that_does_not_exist_is_said_in_one_line(bucket, tmp_path, command):
-    environment = {"PAYOFF_HOME": str(tmp_path), "PAYOFF_MODELS": f"{bucket}-not/models"}
+    environment = {
+        "PAYOFF_HOME": str(tmp_path),
+        "PAYOFF_MODELS": f"{bucket}-not/models",
+    }
     ended = run([command], env=os.environ | environment, cwd=tmp_path)
 
     assert ended.returncode == 2
@@ -71,7 +82,9 @@ def test_a_new_key_is_all_that_goes_to_standard_output(tmp_path):
         "PAYOFF_MODELS": str(tmp_path / "models"),
         "PAYOFF_ODD": "1",
     }
-    ended = run(["keys", "create", "--name", "bank"], env=os.environ | folders, cwd=tmp_path)
+    ended = run(
+        ["keys", "create", "--name", "bank"], env=os.environ | folders, cwd=tmp_path
+    )
 
     assert KEY_FORM.fullmatch(ended.stdout.strip().encode()), ended.stdout
 
@@ -79,8 +92,13 @@ def test_a_new_key_is_all_that_goes_to_standard_output(tmp_path):
 def test_a_port_in_use_ends_the_service(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        folders = {"PAYOFF_HOME": str(tmp_path / "home"), "PAYOFF_MODELS": str(tmp_path / "models")}
-        ended = run(["serve", "--port", str(port)], env=os.environ | folders, cwd=tmp_path)
+        folders = {
+            "PAYOFF_HOME": str(tmp_path / "home"),
+            "PAYOFF_MODELS": str(tmp_path / "models"),
+        }
+        ended = run(
+            ["serve", "--port", str(port)], env=os.environ | folders, cwd=tmp_path
+        )
 
     assert ended.returncode == 3  # uvicorn's
     assert "address already in use" in ended.stdout
@@ -96,7 +114,10 @@ def test_the_version_is_printed(main, capsys):
 
 def test_serve_tells_its_address_in_one_line_and_nothing_of_migrations(tmp_path):
     port = free_port()
-    environment = {"PAYOFF_HOME": str(tmp_path), "PAYOFF_MODELS": str(tmp_path / "models")}
+    environment = {
+        "PAYOFF_HOME": str(tmp_path),
+        "PAYOFF_MODELS": str(tmp_path / "models"),
+    }
     command = [sys.executable, "-m", "app.cli", "serve", "--port", str(port)]
     server = subprocess.Popen(
         command,

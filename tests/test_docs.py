@@ -41,7 +41,9 @@ def _id(page: Path) -> str:
 
 def test_the_diagram_of_job_states_is_the_table_of_transitions():
     lines = ["stateDiagram-v2", f"    [*] --> {Status.QUEUED}"]
-    lines += [f"    {start} --> {end}: {event}" for (start, event), end in TRANSITIONS.items()]
+    lines += [
+        f"    {start} --> {end}: {event}" for (start, event), end in TRANSITIONS.items()
+    ]
     lines += [f"    {status} --> [*]" for status in Status if status in ENDED]
     assert "\n".join(["```mermaid", *lines, "```"]) in ARCHITECTURE
 
@@ -60,7 +62,9 @@ def test_every_part_of_the_house_is_named():
 def test_every_setting_is_listed_with_its_default():
     page = (REFERENCE / "settings.md").read_text()
     for name, field in Settings.model_fields.items():
-        row = re.search(rf"^\| `PAYOFF_{name.upper()}` \| (.*?) \| (.*?) \|$", page, re.MULTILINE)
+        row = re.search(
+            rf"^\| `PAYOFF_{name.upper()}` \| (.*?) \| (.*?) \|$", page, re.MULTILINE
+        )
 
         assert row, name
         assert row[2] == field.description
@@ -85,7 +89,9 @@ def test_every_learner_is_listed_with_its_parameters():
         row = re.search(rf"^\| `{kind}` \|.*\|(.*)\|$", page, re.MULTILINE)
 
         assert row, kind
-        assert re.findall(r"`(\w+)`", row[1]) == [*request_of(entry)(kind=kind).parameters]
+        assert re.findall(r"`(\w+)`", row[1]) == [
+            *request_of(entry)(kind=kind).parameters
+        ]
 
 
 @pytest.mark.parametrize(
@@ -100,7 +106,9 @@ def test_every_row_of_a_table_is_there(page, head, names):
     table = (DOCS / page).read_text().partition(head)[2].partition("\n\n")[0]
 
     assert {
-        *re.findall(r"`(\w+)`", " ".join(re.findall(r"^\|([^|]*)\|", table, re.MULTILINE)))
+        *re.findall(
+            r"`(\w+)`", " ".join(re.findall(r"^\|([^|]*)\|", table, re.MULTILINE))
+        )
     } == names
 
 
@@ -116,7 +124,9 @@ def test_each_module_of_the_glossary_exists():
     assert [module for _, _, module in rows if not (ROOT / module).is_file()] == []
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page not in RECORDS], ids=_id)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page not in RECORDS], ids=_id
+)
 def test_each_file_that_a_page_names_exists(page):
     named = re.findall(
         r"`((?:app|payoff|tests|docs|deploy|tools|benchmarks|\.ci|\.github)/[\w./-]*\w)`",
@@ -140,10 +150,15 @@ def test_each_link_of_a_page_has_a_target(page):
 
 def _anchors(page: Path) -> set[str]:
     headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
-    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return {
+        re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+        for heading in headings
+    }
 
 
-@pytest.mark.parametrize("folder", ["app", "payoff", "tests", "benchmarks", "deploy", "tools"])
+@pytest.mark.parametrize(
+    "folder", ["app", "payoff", "tests", "benchmarks", "deploy", "tools"]
+)
 def test_each_page_that_the_code_names_exists(folder):
     files = [
         path
@@ -204,7 +219,10 @@ def told(tmp_path_factory) -> dict[str, list[Metric]]:
     for status in (Status.QUEUED, Status.RUNNING, Status.SUCCEEDED):
         service.worker.listeners[-1](replace(job, status=status))
     try:
-        return {"service": _ours(requests.registry.collect()), "worker": _ours(worker.collect())}
+        return {
+            "service": _ours(requests.registry.collect()),
+            "worker": _ours(worker.collect()),
+        }
     finally:
         service.stores.database.close()
 
@@ -222,7 +240,9 @@ def test_every_metric_is_documented_with_its_type_and_by_whom_it_is_told(told):
     for who, metrics in told.items():
         for metric in metrics:
             by_whom.setdefault(_name(metric), set()).add(who)
-    types = {_name(metric): metric.type for metrics in told.values() for metric in metrics}
+    types = {
+        _name(metric): metric.type for metrics in told.values() for metric in metrics
+    }
 
     documented = {name: (kind, who) for name, kind, _, who in ROWS}
 
@@ -243,10 +263,17 @@ def test_every_label_is_documented(told):
 
 def test_alerts_and_boards_name_metrics_that_there_are(told):
     there = {
-        sample.name for metrics in told.values() for metric in metrics for sample in metric.samples
+        sample.name
+        for metrics in told.values()
+        for metric in metrics
+        for sample in metric.samples
     }
     there |= {name for name, *_ in ROWS}
-    files = [path for path in (ROOT / "deploy").rglob("*") if path.suffix in {".yml", ".json"}]
+    files = [
+        path
+        for path in (ROOT / "deploy").rglob("*")
+        if path.suffix in {".yml", ".json"}
+    ]
     assert files
     for path in files:
         assert set(re.findall(r"\bpayoff_[a-z_]+", path.read_text())) <= there, path
@@ -254,7 +281,9 @@ def test_alerts_and_boards_name_metrics_that_there_are(told):
 
 def test_every_check_is_documented(tmp_path):
     rows = re.findall(
-        r"^\| ((?:`\w+`(?:, )?)+) \| ", DOCUMENT.partition("\n## Metrics")[0], re.MULTILINE
+        r"^\| ((?:`\w+`(?:, )?)+) \| ",
+        DOCUMENT.partition("\n## Metrics")[0],
+        re.MULTILINE,
     )
     documented = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
     checks = {finding.check for finding in check(settings_for(tmp_path), {})}
@@ -265,10 +294,16 @@ def test_every_check_is_documented(tmp_path):
 def test_no_page_or_message_installs_what_is_not_published():
     """The packages are not on an index: commands name the clone, or what others have published."""
     folders = [ROOT / name for name in ("app", "payoff", "clients", "docs")]
-    files = [file for folder in folders for file in folder.rglob("*") if file.suffix in TEXTS]
+    files = [
+        file for folder in folders for file in folder.rglob("*") if file.suffix in TEXTS
+    ]
     pattern = re.compile(r"pip install [^`\n]*(?<![./\w-])payoff")
 
-    assert [file for file in (*files, ROOT / "README.md") if pattern.search(file.read_text())] == []
+    assert [
+        file
+        for file in (*files, ROOT / "README.md")
+        if pattern.search(file.read_text())
+    ] == []
 
 
 def test_the_tutorial_names_the_packages_that_its_programs_import():

@@ -24,7 +24,13 @@ from payoff.errors import (
 
 @pytest.mark.parametrize(
     ("steps", "expected"),
-    [((), ""), (("",), "/"), (("a/b", 0), "/a~1b/0"), (("~1",), "/~01"), (("~", "/"), "/~0/~1")],
+    [
+        ((), ""),
+        (("",), "/"),
+        (("a/b", 0), "/a~1b/0"),
+        (("~1",), "/~01"),
+        (("~", "/"), "/~0/~1"),
+    ],
 )
 def test_steps_of_a_pointer_are_escaped(steps, expected):
     assert pointer(*steps) == expected
@@ -74,18 +80,32 @@ def test_an_error_takes_the_first_flaws_and_does_not_look_at_the_rest(build):
 @pytest.mark.parametrize(
     ("name", "known", "message"),
     [
-        ("benefit", ["priors", "benefits"], "unknown field 'benefit'; did you mean 'benefits'?"),
-        ("x", ["priors", "benefits"], "unknown field 'x'; allowed: 'priors', 'benefits'"),
+        (
+            "benefit",
+            ["priors", "benefits"],
+            "unknown field 'benefit'; did you mean 'benefits'?",
+        ),
+        (
+            "x",
+            ["priors", "benefits"],
+            "unknown field 'x'; allowed: 'priors', 'benefits'",
+        ),
         ("x", [], "unknown field 'x'; none is allowed here"),
         ("x", ["a" * 100], f"unknown field 'x'; allowed: '{'a' * 64}'"),
-        ("x" * 100, ["x" * 99], f"unknown field '{'x' * 64}'; did you mean '{'x' * 64}'?"),
+        (
+            "x" * 100,
+            ["x" * 99],
+            f"unknown field '{'x' * 64}'; did you mean '{'x' * 64}'?",
+        ),
         ("z", [f"n{i}" for i in range(400)], None),
     ],
 )
 def test_an_unknown_name_suggests_a_known_one_or_lists_them(name, known, message):
     found = unknown("field", name, known)
 
-    assert found == message or (message is None and found.endswith("'n19' and 380 more"))
+    assert found == message or (
+        message is None and found.endswith("'n19' and 380 more")
+    )
 
 
 def test_the_first_unknown_name_of_several_alone_has_a_suggestion():
@@ -93,11 +113,14 @@ def test_the_first_unknown_name_of_several_alone_has_a_suggestion():
     letters = "abcdefghijklmnopqrstuvwxyzabcdef"
     names = [letters[i:] + letters[:i] for i in range(32)]
     near = [name[:-1] + "-" for name in names]
-    error = Invalid.of(unknown_at(pointer(name), "action", name, names) for name in near)
+    error = Invalid.of(
+        unknown_at(pointer(name), "action", name, names) for name in near
+    )
     first, *others = error.under("/benefits").flaws
 
     assert first == Flaw(
-        f"/benefits/{near[0]}", f"unknown action {near[0]!r}; did you mean {names[0]!r}?"
+        f"/benefits/{near[0]}",
+        f"unknown action {near[0]!r}; did you mean {names[0]!r}?",
     )
     assert error.detail == first.msg
     assert len(others) == MAX_ERRORS - 1
@@ -110,7 +133,9 @@ ALLOWED = "\t\n\r"
 def test_every_character():
     """Control characters but tabs and line ends, and surrogates, are refused; every other character is accepted."""
     for code in range(0x110000):
-        refused = unicodedata.category(chr(code)) in ("Cc", "Cs") and chr(code) not in ALLOWED
+        refused = (
+            unicodedata.category(chr(code)) in ("Cc", "Cs") and chr(code) not in ALLOWED
+        )
 
         assert (refused_character(f"a{chr(code)}") is not None) == refused, hex(code)
 
@@ -126,7 +151,8 @@ def test_queries(query):
 
 
 @pytest.mark.parametrize(
-    "query", [b"", b"name=a%20b", b"name=%C3%A4&x=%C2%B0", b"name=%0A%09", b"name=100%25"]
+    "query",
+    [b"", b"name=a%20b", b"name=%C3%A4&x=%C2%B0", b"name=%0A%09", b"name=100%25"],
 )
 def test_plain_queries(query):
     check_query(query)
@@ -134,7 +160,8 @@ def test_plain_queries(query):
 
 def test_what_is_refused_is_said_with_its_place():
     with pytest.raises(
-        Invalid, match=r"the control character U\+0000 at position 1 is not allowed in text"
+        Invalid,
+        match=r"the control character U\+0000 at position 1 is not allowed in text",
     ):
         check_text("a\0", "/name")
 
@@ -154,7 +181,14 @@ def test_a_warning_names_the_first_positions(at, text):
 
 def test_what_arrived_is_said_beside_what_should_have():
     details = [
-        {"loc": ("delimiter",), "type": "literal_error", "msg": "Input should be ',' or ';'"}
+        {
+            "loc": ("delimiter",),
+            "type": "literal_error",
+            "msg": "Input should be ',' or ';'",
+        }
     ]
 
-    assert flaws_of(details, {"delimiter": ""})[0].msg == "Input should be ',' or ';', not ''"
+    assert (
+        flaws_of(details, {"delimiter": ""})[0].msg
+        == "Input should be ',' or ';', not ''"
+    )

@@ -14,14 +14,21 @@ from tests.conftest import serving, settings_for
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
-COMMAND = re.compile(r"```sh\n((?:(?!```).)*)```\n\n```json\n((?:(?!```).)*)```", re.DOTALL)
+COMMAND = re.compile(
+    r"```sh\n((?:(?!```).)*)```\n\n```json\n((?:(?!```).)*)```", re.DOTALL
+)
 NUMBER, DECIMAL = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?"), re.compile(r"\d+\.\d+")
 PAGES = [
     page
     for page in (README, *sorted((ROOT / "docs").rglob("*.md")))
     if COMMAND.search(page.read_text())
 ]
-CHANGING = {"id", "created_at", "started_at", "finished_at"}  # times, and what a job is called
+CHANGING = {
+    "id",
+    "created_at",
+    "started_at",
+    "finished_at",
+}  # times, and what a job is called
 
 
 @pytest.fixture(scope="module")
@@ -48,12 +55,20 @@ def alike(printed: object, answered: object) -> bool:
 def test_the_commands_answer_as_printed(page, fresh, tmp_path):
     """Every curl of a page, run in order; the pages name their models differently and share one service."""
     for printed_command, printed in COMMAND.findall(page.read_text()):
-        command = printed_command.replace("http://127.0.0.1:8000", str(fresh.base_url).rstrip("/"))
+        command = printed_command.replace(
+            "http://127.0.0.1:8000", str(fresh.base_url).rstrip("/")
+        )
         found = subprocess.run(
-            ["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=True
+            ["bash", "-c", command],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
         )
 
-        assert alike(json.loads(printed), json.loads(found.stdout)), f"{command}\n{found.stdout}"
+        assert alike(json.loads(printed), json.loads(found.stdout)), (
+            f"{command}\n{found.stdout}"
+        )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -86,10 +101,14 @@ def test_the_readme_has_the_matrix_and_the_result_of_the_demo(fresh, capsys):
     show(fresh, case)
 
     earned = re.findall(
-        r"^ +(-?\d+\.\d\d)   ", capsys.readouterr().out.partition("Earned on 72 ")[2], re.MULTILINE
+        r"^ +(-?\d+\.\d\d)   ",
+        capsys.readouterr().out.partition("Earned on 72 ")[2],
+        re.MULTILINE,
     )
     assert re.findall(r"^\|[^|]*\| (-?\d+\.\d\d) \|$", text, re.MULTILINE) == earned
-    assert float(earned[0]) > float(earned[1]), "deciding by expected benefit earns more"
+    assert float(earned[0]) > float(earned[1]), (
+        "deciding by expected benefit earns more"
+    )
     assert f"| true class | {' | '.join(case.actions)} |" in text
     for name, row in zip(case.classes, case.benefits, strict=True):
         assert f"| {name} | {' | '.join(f'{value:+g}' for value in row)} |" in text

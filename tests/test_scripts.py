@@ -24,17 +24,25 @@ QUICK = {f"benchmarks/{name}.py" for name in ("defaults", "outcomes")}
 def smallest(script: str) -> list[str]:
     """Its arguments, by its docstring."""
     found = re.search(
-        rf"The smallest work:\s`\.venv/bin/python {script} (.*)`", (ROOT / script).read_text()
+        rf"The smallest work:\s`\.venv/bin/python {script} (.*)`",
+        (ROOT / script).read_text(),
     )
     return shlex.split(found[1]) if found else []
 
 
 @pytest.mark.parametrize(
     "script",
-    [pytest.param(name, marks=[pytest.mark.thorough] * (name not in QUICK)) for name in SCRIPTS],
+    [
+        pytest.param(name, marks=[pytest.mark.thorough] * (name not in QUICK))
+        for name in SCRIPTS
+    ],
 )
 def test_a_script_runs_with_its_command(script):
-    alone = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    alone = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.endswith("_NUM_THREADS")
+    }
     done = subprocess.run(
         [sys.executable, script, *smallest(script)],
         check=False,
@@ -54,7 +62,9 @@ def test_a_script_runs_with_its_command(script):
 
 
 def test_pages_and_docstrings_name_the_same_command():
-    docstrings = {script: (ROOT / script).read_text().split('"""')[1] for script in SCRIPTS}
+    docstrings = {
+        script: (ROOT / script).read_text().split('"""')[1] for script in SCRIPTS
+    }
     texts = [TEXT, *docstrings.values()]
     commands = [
         command
@@ -63,7 +73,11 @@ def test_pages_and_docstrings_name_the_same_command():
     ]
 
     assert set(re.findall(r"benchmarks/[a-z_]+\.py", TEXT)) <= {*SCRIPTS}
-    assert [command for command in commands if ".venv/bin/python benchmarks/" not in command] == []
     assert [
-        script for script, text in docstrings.items() if f".venv/bin/python {script}" not in text
+        command for command in commands if ".venv/bin/python benchmarks/" not in command
+    ] == []
+    assert [
+        script
+        for script, text in docstrings.items()
+        if f".venv/bin/python {script}" not in text
     ] == []

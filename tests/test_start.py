@@ -27,12 +27,24 @@ LARGE = (
     "onnx",
     "dask",
 )
-FORESTS = ("random_forest", "budget_forest", "forest_chain", "multilabel_forest", "cost_tree")
+FORESTS = (
+    "random_forest",
+    "budget_forest",
+    "forest_chain",
+    "multilabel_forest",
+    "cost_tree",
+)
 SMALL = {name: {"n_estimators": 2} for name in FORESTS[:-1]} | {
     "cost_tree": {"lambda": 0.01, "depth": 1}
 }
 PLAIN = (
-    *("logistic", "benefit_logistic", "cost_naive_bayes", "multilabel_logistic", "kernel_logistic"),
+    *(
+        "logistic",
+        "benefit_logistic",
+        "cost_naive_bayes",
+        "multilabel_logistic",
+        "kernel_logistic",
+    ),
     "hierarchical_logistic",
 )
 
@@ -96,7 +108,8 @@ def home_with(home, names):
 
 
 @pytest.mark.parametrize(
-    ("names", "large"), [pytest.param(PLAIN, [], marks=pytest.mark.thorough), (FORESTS, ["numba"])]
+    ("names", "large"),
+    [pytest.param(PLAIN, [], marks=pytest.mark.thorough), (FORESTS, ["numba"])],
 )
 def test_a_started_service_answers_with_its_aliases_from_memory_and_without_scikit_learn(
     tmp_path, names, large

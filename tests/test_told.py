@@ -15,9 +15,16 @@ from tests.servers.program import free_port
 from tests.servers.service import JobWorker, Replica
 
 KEY = "k3y-of-the-test"
-SECRETS = (KEY, "31337", "ssn-123")  # the key, a benefit that is sent, the id of a decision
+SECRETS = (
+    KEY,
+    "31337",
+    "ssn-123",
+)  # the key, a benefit that is sent, the id of a decision
 TABLE = two_class_rows()
-DATA = TABLE | {"features": TABLE["features"][:2], "rows": [row[:2] for row in TABLE["rows"]]}
+DATA = TABLE | {
+    "features": TABLE["features"][:2],
+    "rows": [row[:2] for row in TABLE["rows"]],
+}
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +57,10 @@ def told(tmp_path_factory):
         logs = service.log.read_text(), worker.log.read_text()
     assert not [secret for secret in SECRETS if secret in "".join(logs) + metrics]
     # The address is for people, on standard error.
-    lines = [[line for line in log.splitlines() if "Payoff is at http" not in line] for log in logs]
+    lines = [
+        [line for line in log.splitlines() if "Payoff is at http" not in line]
+        for log in logs
+    ]
     return *([json.loads(line) for line in log] for log in lines), job
 
 
@@ -72,12 +82,21 @@ def asked(client: httpx.Client) -> str:
         {"Content-Type": "application/x-npy"},
     )
     assert (
-        client.post("/predict", params=query, content=array.getvalue(), headers=kind).status_code
+        client.post(
+            "/predict", params=query, content=array.getvalue(), headers=kind
+        ).status_code
         == 200
     )
-    for path in ("/outcomes/ssn-123", "/outcomes/a%2Fssn-123", "/none/outcomes/ssn-123"):
+    for path in (
+        "/outcomes/ssn-123",
+        "/outcomes/a%2Fssn-123",
+        "/none/outcomes/ssn-123",
+    ):
         assert client.delete(path).status_code == 404
-    assert client.delete("/outcomes/ssn-123", headers={"X-API-Key": "wrong"}).status_code == 401
+    assert (
+        client.delete("/outcomes/ssn-123", headers={"X-API-Key": "wrong"}).status_code
+        == 401
+    )
     assert client.put("/outcomes/ssn-123").status_code == 405
     return job.json()["id"]
 
@@ -86,7 +105,9 @@ def test_every_line_is_json_and_tells_no_secret(told):
     """The server's own lines, too, and those of the job's process; times have one format."""
     for line in [*told[0], *told[1]]:
         assert {"event", "level"} <= line.keys(), line
-        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", line["timestamp"]), line
+        assert re.fullmatch(
+            r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", line["timestamp"]
+        ), line
 
 
 def test_lines_name_the_request_its_job_and_no_decision(told):
@@ -94,10 +115,14 @@ def test_lines_name_the_request_its_job_and_no_decision(told):
     assert "/outcomes/{id}" in {line.get("path") for line in service}
     (line,) = [line for line in service if line.get("path") == "/train"]
     assert (line["request_id"], line["status"]) == ("order-1", 200)
-    ended = {line["event"]: line for line in worker if line["event"] in ("job begins", "job ended")}
-    assert [(line["job"], line["attempt"], line["request_id"]) for line in ended.values()] == [
-        (job, 1, "order-1")
-    ] * 2
+    ended = {
+        line["event"]: line
+        for line in worker
+        if line["event"] in ("job begins", "job ended")
+    }
+    assert [
+        (line["job"], line["attempt"], line["request_id"]) for line in ended.values()
+    ] == [(job, 1, "order-1")] * 2
     assert ended["job ended"]["status"] == "succeeded"
 
 

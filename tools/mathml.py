@@ -8,7 +8,9 @@ from typing import Any
 
 from latex2mathml.converter import convert
 
-_FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
+_FORMULA = re.compile(
+    r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL
+)
 
 
 def on_page_content(content: str, **_: Any) -> str:
@@ -17,4 +19,6 @@ def on_page_content(content: str, **_: Any) -> str:
 
 
 def _mathml(formula: re.Match[str]) -> str:
-    return convert(html.unescape(formula[2]), display="block" if formula[1] == "div" else "inline")
+    return convert(
+        html.unescape(formula[2]), display="block" if formula[1] == "div" else "inline"
+    )

@@ -35,7 +35,9 @@ def refused_names(path: Path) -> Iterator[tuple[int, str]]:
 
 def main(folders: list[str]) -> int:
     """Print each refused name with its place."""
-    modules = [path for folder in folders for path in sorted(Path(folder).rglob("*.py"))]
+    modules = [
+        path for folder in folders for path in sorted(Path(folder).rglob("*.py"))
+    ]
     lines = [
         f"{path}:{line}: {name!r} does not say what it holds\n"
         for path in modules

@@ -19,7 +19,9 @@ def on_files(files: Files, *, config: Any) -> Files:
     for file in [file for file in files if file.src_uri.endswith(".ipynb")]:
         page = markdown(Path(str(file.abs_src_path)))
         files.append(
-            File.generated(config, file.src_uri.removesuffix("ipynb") + "md", content=page)
+            File.generated(
+                config, file.src_uri.removesuffix("ipynb") + "md", content=page
+            )
         )
     return files
 
@@ -35,7 +37,9 @@ def markdown(path: Path) -> str:
     parts = [part for cell in cells for part in _parts(cell)]
     title, *rest = parts
     return (
-        "\n\n".join([title, f'<a href="{path.name}" download>Download the notebook</a>', *rest])
+        "\n\n".join(
+            [title, f'<a href="{path.name}" download>Download the notebook</a>', *rest]
+        )
         + "\n"
     )
 
@@ -55,9 +59,7 @@ def _shown(data: Mapping[str, Any]) -> str:
     if svg := "".join(data.get("image/svg+xml", "")):
         words = re.search(r"<title>(.*?)</title>", svg)
         image = base64.b64encode(svg.encode()).decode()
-        return (
-            f'<img alt="{words[1] if words else "Chart"}" src="data:image/svg+xml;base64,{image}">'
-        )
+        return f'<img alt="{words[1] if words else "Chart"}" src="data:image/svg+xml;base64,{image}">'
     if table := "".join(data.get("text/html", "")):
         plain = _STYLE.sub("", table).replace(
             ' border="1" class="dataframe"', ""

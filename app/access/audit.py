@@ -70,7 +70,9 @@ class AuditLog:
             statement = statement.where(AUDIT_LOG.c.seq < int(place))
         with self._database.reading() as connection:
             rows = connection.execute(statement).mappings().all()
-        entries = [Entry(**{**row, "details": json.loads(row["details"])}) for row in rows]
+        entries = [
+            Entry(**{**row, "details": json.loads(row["details"])}) for row in rows
+        ]
         return page_of(entries, size, lambda entry: entry.seq)
 
     def _add(
@@ -84,7 +86,9 @@ class AuditLog:
     ) -> None:
         values = {"who": name, "client": client, "action": action, "subject": subject}
         connection.execute(
-            insert(AUDIT_LOG).values(at=self._database.now, details=json.dumps(details), **values)
+            insert(AUDIT_LOG).values(
+                at=self._database.now, details=json.dumps(details), **values
+            )
         )
 
         def log(_connection: Connection) -> None:

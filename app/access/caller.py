@@ -34,7 +34,9 @@ _LOST = (
 # The secret of an unknown id is compared with this digest, which no secret has.
 _NO_DIGEST = secrets.token_bytes(32)
 
-_INVALID = "invalid API key; send a valid one in the X-API-Key header, or as a bearer token"
+_INVALID = (
+    "invalid API key; send a valid one in the X-API-Key header, or as a bearer token"
+)
 
 NOTE = "keys.txt"
 _NOTED = b"""API keys were made for the service that keeps its models here.
@@ -72,7 +74,9 @@ class Caller:
     def need(self, scopes: frozenset[Scope]) -> None:
         """Raise Forbidden unless the key has one of these scopes; no scopes need none."""
         if scopes and self.scopes.isdisjoint(scopes) and Scope.ADMIN not in self.scopes:
-            alternatives = " or ".join(repr(scope.value) for scope in Scope if scope in scopes)
+            alternatives = " or ".join(
+                repr(scope.value) for scope in Scope if scope in scopes
+            )
             raise Forbidden(
                 f"this needs a key with the scope {alternatives};"
                 f" that of {self.name!r} has {_listed(self.scopes)}"
@@ -264,9 +268,13 @@ class Keyring:
             self.required = revision.made > 0 or self._made.known()
         self._entries = {
             key.id.encode(): _Entry(
-                key.digest, key.caller(rate=self._rate, jobs=self._jobs), key.expires_at or 1e300
+                key.digest,
+                key.caller(rate=self._rate, jobs=self._jobs),
+                key.expires_at or 1e300,
             )
-            for key in self._keys.list(revoked=False)  # each revoked key stays in the table
+            for key in self._keys.list(
+                revoked=False
+            )  # each revoked key stays in the table
         }
         is_lost = revision.made == 0 and self.required and self._admin_digest is None
         if is_lost:
@@ -277,7 +285,9 @@ class Keyring:
     def _update(self, revision: "Revision") -> None:
         if revision != self._revision:
             self.refresh()
-        if revision.made and not self._noted:  # where a store is unavailable, it is tried again
+        if (
+            revision.made and not self._noted
+        ):  # where a store is unavailable, it is tried again
             if not self._made.known():
                 self._made.note()
             self._noted = True

@@ -56,7 +56,12 @@ class Key:
     def caller(self, *, rate: Rate | None, jobs: int | None) -> Caller:
         """Its holder, with these limits where it has none of its own."""
         return Caller(
-            self.name, self.id, self.scopes, self.models, self.rate or rate, self.jobs or jobs
+            self.name,
+            self.id,
+            self.scopes,
+            self.models,
+            self.rate or rate,
+            self.jobs or jobs,
         )
 
 
@@ -99,7 +104,11 @@ class Keys:
             "/jobs": jobs is not None and jobs < 1,
             "/days": days is not None and not 0 < days <= _MAX_DAYS,
         }
-        reject(Flaw(place, _REQUIREMENTS[place]) for place, is_wrong in flaws.items() if is_wrong)
+        reject(
+            Flaw(place, _REQUIREMENTS[place])
+            for place, is_wrong in flaws.items()
+            if is_wrong
+        )
         if models and Scope.ADMIN in scopes:
             raise Invalid.at(
                 "/model", "the scope admin holds for all models: leave the patterns out"
@@ -175,7 +184,9 @@ class Keys:
 def _revision(connection: Connection) -> Revision:
     table = API_KEYS.c
     newest = func.max(table.created_at), func.max(table.id)
-    counts = select(func.count(), func.count(table.revoked_at), *newest).select_from(API_KEYS)
+    counts = select(func.count(), func.count(table.revoked_at), *newest).select_from(
+        API_KEYS
+    )
     return Revision(*connection.execute(counts).one())
 
 

@@ -82,14 +82,18 @@ class Windows:
         wait = 0.0
         if remaining >= 0:
             current += 1
-        elif current <= limit:  # this window has room, once less of the previous one counts
+        elif (
+            current <= limit
+        ):  # this window has room, once less of the previous one counts
             wait = until_end - (limit - current) / previous
         else:
             wait = until_end + 1 - limit / current
         self._counts[caller] = window, previous, current
         if len(self._counts) > _MAX_REMEMBERED:
             del self._counts[next(iter(self._counts))]
-        return Allowance(max(int(remaining), 0), until_end * rate.seconds, wait * rate.seconds)
+        return Allowance(
+            max(int(remaining), 0), until_end * rate.seconds, wait * rate.seconds
+        )
 
 
 def rounded_up(seconds: float) -> int:

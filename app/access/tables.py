@@ -3,7 +3,17 @@
 Times are seconds since 1970, by the database's clock.
 """
 
-from sqlalchemy import BigInteger, Column, Double, Index, Integer, MetaData, String, Table, Text
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Double,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+)
 
 TABLES = MetaData()
 
@@ -27,7 +37,10 @@ AUDIT_LOG = Table(
     "audit_log",
     TABLES,
     Column(
-        "seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True
+        "seq",
+        BigInteger().with_variant(Integer, "sqlite"),
+        primary_key=True,
+        autoincrement=True,
     ),
     Column("at", Double, nullable=False),
     Column("who", String(64), nullable=False),

@@ -17,7 +17,15 @@ from app.answering.record import RecordField, batch, distinct, ids_of
 from app.outcomes.decision import Batch, Decided, Terms
 from app.registry.loaded import Loaded
 from app.requests.costs import FeatureCosts
-from app.requests.fields import COLUMNS, CaseColumns, IdsField, KnownCase, ModelVersion, Names, Text
+from app.requests.fields import (
+    COLUMNS,
+    CaseColumns,
+    IdsField,
+    KnownCase,
+    ModelVersion,
+    Names,
+    Text,
+)
 from app.requests.matrices import NamedMatrixFields, columns_beside
 from app.stores import Stores
 from app.tables.features import Schema
@@ -30,11 +38,14 @@ from payoff.errors import Flaw, Invalid, TooLarge, pointer, reject, unknown_at
 
 _SECONDS_PER_CASE = 4e-5
 _SECONDS_PER_MATRIX = 0.02  # of a case, where each has a matrix of its own
-MAX_CELLS = 500_000  # cases times features: the answer may name every feature for every case
+MAX_CELLS = (
+    500_000  # cases times features: the answer may name every feature for every case
+)
 # Values in memory for each feature of a case, which trees may wait for and the answer then names.
 _VALUES_PER_FEATURE = 4
 _TREE_WARNING = (
-    "a tree of classifiers asks to the end of its path; benefits decide, but do not stop"
+    "a tree of classifiers asks to the end of its path; "
+    "benefits decide, but do not stop"
 )
 _NO_EXPERIENCE_WARNING = (
     "this model could not learn when asking on is not worth its price;"
@@ -52,10 +63,12 @@ class AcquireRequest(NamedMatrixFields, IdsField, RecordField):
     """All that is known so far, and what the rest may cost, in the currency of the benefits."""
 
     model: Text = Field(
-        description="name, name:version or name@alias of a forest or tree", examples=["triage"]
+        description="name, name:version or name@alias of a forest or tree",
+        examples=["triage"],
     )
     budget: Budget = Field(
-        default=None, description="what each case may spend, with what it has spent already"
+        default=None,
+        description="what each case may spend, with what it has spent already",
     )
     unavailable: Names = Field(default=[], description="features that cannot be had")
     feature_costs: FeatureCosts = Field(
@@ -117,7 +130,8 @@ class CaseState(BaseModel):
         default=None, description="with benefits: of each action"
     )
     expected_gain: float | None = Field(
-        default=None, description="with benefits: of asking on, before the price of `next`"
+        default=None,
+        description="with benefits: of asking on, before the price of `next`",
     )
 
 
@@ -182,7 +196,16 @@ class CaseStates:
             self._decisions(),
             strict=False,
         )
-        for reason, feature, frontier, spent, remainder, prediction, resolved, decision in columns:
+        for (
+            reason,
+            feature,
+            frontier,
+            spent,
+            remainder,
+            prediction,
+            resolved,
+            decision,
+        ) in columns:
             yield {
                 "status": "decided" if reason else "acquire",
                 "reason": reason,
@@ -202,7 +225,9 @@ class CaseStates:
                 yield {"prediction": value, "probabilities": None}
             return
         names = [str(name) for name in self.model.classes]
-        for code, P in zip(self.states.prediction.tolist(), self.P.tolist(), strict=True):
+        for code, P in zip(
+            self.states.prediction.tolist(), self.P.tolist(), strict=True
+        ):
             yield {
                 "prediction": self.model.classes[code],
                 "probabilities": dict(zip(names, P, strict=True)),
@@ -213,10 +238,14 @@ class CaseStates:
             yield from repeat({}, len(self.states))
             return
         names = [str(action) for action in self.matrix.actions]
-        gains: Iterator[float] = repeat(np.nan) if self.gain is None else iter(self.gain.tolist())
+        gains: Iterator[float] = (
+            repeat(np.nan) if self.gain is None else iter(self.gain.tolist())
+        )
         choices = self.decision.choice.tolist()
         expected_benefits = self.decision.expected_benefits.tolist()
-        for choice, expected, gain in zip(choices, expected_benefits, gains, strict=False):
+        for choice, expected, gain in zip(
+            choices, expected_benefits, gains, strict=False
+        ):
             yield {
                 "decision": self.matrix.actions[choice],
                 "expected_benefits": dict(zip(names, expected, strict=True)),
@@ -225,7 +254,10 @@ class CaseStates:
 
 
 def acquire(
-    model: Loaded, cases: Sequence[Any], question: AcquireRequest, place: Callable[[int], str]
+    model: Loaded,
+    cases: Sequence[Any],
+    question: AcquireRequest,
+    place: Callable[[int], str],
 ) -> CaseStates:
     """The states of the cases, and the next feature of each. Stores nothing; equal requests get
     equal answers.
@@ -245,7 +277,9 @@ def acquire(
     )
 
     def place_of(i: int, name: str) -> str:
-        return pointer("columns", name, i) if name in columns else place(i) + pointer(name)
+        return (
+            pointer("columns", name, i) if name in columns else place(i) + pointer(name)
+        )
 
     if matrix is not None:
         matrix = by_case(matrix, model.schema, known.X, columns, place_of)
@@ -280,15 +314,21 @@ def extent(model: Loaded, cases: int, question: AcquireRequest) -> int:
 
 def seconds(cases: int, question: AcquireRequest) -> float:
     """About how long `acquire` and the writing of its answer take for so many cases."""
-    return cases * (_SECONDS_PER_CASE + _SECONDS_PER_MATRIX * bool(question.case_columns))
+    return cases * (
+        _SECONDS_PER_CASE + _SECONDS_PER_MATRIX * bool(question.case_columns)
+    )
 
 
 def _check_finite(states: States, place: Callable[[int], str]) -> None:
     """Invalid where a sum of huge values has overflowed."""
-    outputs = states.probabilities if states.probabilities.size else states.value[:, None]
+    outputs = (
+        states.probabilities if states.probabilities.size else states.value[:, None]
+    )
     rows = np.flatnonzero(~np.isfinite(outputs).all(axis=1)).tolist()
     if rows:
-        flaws = [Flaw(place(i), "the model gives no answer for this case") for i in rows]
+        flaws = [
+            Flaw(place(i), "the model gives no answer for this case") for i in rows
+        ]
         raise Invalid(_UNUSABLE, flaws)
 
 
@@ -298,7 +338,9 @@ def _check_size(n: int, acquirer: AcquisitionModel, matrix: Prepared | None) -> 
     """
     m = len(acquirer.names)
     actions = 0 if matrix is None else len(matrix.actions)
-    cells = matrix.benefits.size if matrix is not None and matrix.cases is not None else 0
+    cells = (
+        matrix.benefits.size if matrix is not None and matrix.cases is not None else 0
+    )
     numbers = m + len(acquirer.classes) + actions + cells
     limit = min(MAX_CELLS // m, LARGEST_ANSWER // numbers)
     if n > limit:
@@ -338,7 +380,9 @@ def _gain_and_reasons(
     gain = np.full(len(states), np.nan)
     reasons = [*reasons]
     unfinished = np.flatnonzero([reason is None for reason in reasons])
-    benefits = matrix.benefits[unfinished] if matrix.benefits.ndim > 2 else matrix.benefits
+    benefits = (
+        matrix.benefits[unfinished] if matrix.benefits.ndim > 2 else matrix.benefits
+    )
     matrices, matrix_of = distinct(benefits, len(unfinished))
     limit = max(acquirer.max_matrices(len(matrix.actions)), 1)
     if len(matrices) > limit:
@@ -371,7 +415,9 @@ def _frontiers(states: States, names: Sequence[str]) -> list[list[dict[str, Any]
         for j, cost, count in zip(columns.tolist(), costs, counts, strict=True)
     ]
     ends = np.cumsum(states.wanted).tolist()
-    return [features[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+    return [
+        features[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)
+    ]
 
 
 def _next(frontier: list[dict[str, Any]], name: str) -> dict[str, Any]:
@@ -404,17 +450,23 @@ def encode_known(
     values of a wrong type, and features that are both known and unavailable, or unavailable twice.
     O(values + n m).
     """
-    flaws = (Flaw(place(i), _NO_CASE) for i, case in enumerate(cases) if type(case) is not dict)
+    flaws = (
+        Flaw(place(i), _NO_CASE)
+        for i, case in enumerate(cases)
+        if type(case) is not dict
+    )
     reject(flaws, _UNUSABLE)
     cases = schema.without_ignored(cases)
     absent = {
-        name: None if j in schema.categorical else np.nan for j, name in enumerate(schema.names)
+        name: None if j in schema.categorical else np.nan
+        for j, name in enumerate(schema.names)
     }
     try:
         X, warnings = schema.encode([absent | case for case in cases])
     except Invalid:
         flaws_by_case = (
-            schema.flaws_of(place(i), case, complete=False) for i, case in enumerate(cases)
+            schema.flaws_of(place(i), case, complete=False)
+            for i, case in enumerate(cases)
         )
         raise Invalid(_UNUSABLE, chain.from_iterable(flaws_by_case)) from None
     position = {name: j for j, name in enumerate(schema.names)}
@@ -428,7 +480,9 @@ def _status_of(cases: Sequence[Any], position: Mapping[str, int]) -> np.ndarray:
     columns = [position[name] for name in chain.from_iterable(cases)]
     lengths = np.fromiter(map(len, cases), dtype=np.intp, count=len(cases))
     rows = np.repeat(np.arange(len(cases)), lengths)
-    rank = np.arange(len(columns)) - np.repeat(np.cumsum(lengths) - lengths, lengths) + 1
+    rank = (
+        np.arange(len(columns)) - np.repeat(np.cumsum(lengths) - lengths, lengths) + 1
+    )
     values = chain.from_iterable(case.values() for case in cases)
     is_available = [value is not None for value in values]
     status = np.zeros((len(cases), len(position)), dtype=np.int32)
@@ -445,9 +499,13 @@ def _mark_unavailable(
         if name not in position:
             yield unknown_at(pointer("unavailable", place), "feature", name, position)
         elif name in seen:
-            yield Flaw(pointer("unavailable", place), f"{name!r} is named twice; name it once")
+            yield Flaw(
+                pointer("unavailable", place), f"{name!r} is named twice; name it once"
+            )
         elif (status[:, position[name]] > 0).any():
-            yield Flaw(pointer("unavailable", place), f"{name!r} is known; leave it out here")
+            yield Flaw(
+                pointer("unavailable", place), f"{name!r} is known; leave it out here"
+            )
         else:
             status[:, position[name]] = UNAVAILABLE
         seen.add(name)
@@ -485,7 +543,8 @@ def recorded(
     decided_ids = ids._replace(ids=[ids.ids[i] for i in positions])
     records = replace(batch(decided, decided_ids, caller), positions=positions)
     ids_of_decided = [
-        id_ if is_final else None for id_, is_final in zip(ids.ids, is_decided, strict=True)
+        id_ if is_final else None
+        for id_, is_final in zip(ids.ids, is_decided, strict=True)
     ]
     return records, ids_of_decided
 
@@ -525,7 +584,9 @@ def _instance_texts(
     if question.record is None or not question.record.instances:
         return None
     columns = (question.columns or {}).items()
-    instances = ({**cases[i], **{name: values[i] for name, values in columns}} for i in positions)
+    instances = (
+        {**cases[i], **{name: values[i] for name, values in columns}} for i in positions
+    )
     return [orjson.dumps(instance).decode() for instance in instances]
 
 

@@ -12,7 +12,12 @@ import numpy as np
 
 from app.registry.loaded import Loaded
 from app.requests.costs import parse_prices
-from app.requests.matrices import MatrixFields, check_few_actions, named_matrix, refuse_actions
+from app.requests.matrices import (
+    MatrixFields,
+    check_few_actions,
+    named_matrix,
+    refuse_actions,
+)
 from payoff.acquisition.prices import Prices
 from payoff.acquisition.states import StepwiseModel
 from payoff.acquisition.stopping import Experience, Worth, state_probabilities
@@ -25,7 +30,9 @@ from payoff.learners.catalogue import ACQUIRES, KINDS
 # for a matrix, and a tenth of one for a cell.
 _MAX_MATRICES = 500
 _MAX_CELLS = 50_000
-_MAX_WORTHS = 64  # kept for a model, by matrix and prices: computing one takes up to 20 ms
+_MAX_WORTHS = (
+    64  # kept for a model, by matrix and prices: computing one takes up to 20 ms
+)
 # A change of the price ratio of two neighbours in the order of questions by more than this factor
 # would have led to another order.
 _MAX_RATIO_CHANGE = 3.0
@@ -51,7 +58,11 @@ class AcquisitionModel:
 
     @classmethod
     def of(
-        cls, estimator: Any, names: Sequence[str], classes: Sequence[int | str], prices: Prices
+        cls,
+        estimator: Any,
+        names: Sequence[str],
+        classes: Sequence[int | str],
+        prices: Prices,
     ) -> AcquisitionModel:
         """Of a fitted learner that asks for features, or that chose one that does."""
         estimator = estimator.asker
@@ -111,7 +122,8 @@ class AcquisitionModel:
         """
         if not self.classes and fields.stated:
             raise Invalid.at(
-                fields.place, "a benefit matrix is for classes, and this model predicts a number"
+                fields.place,
+                "a benefit matrix is for classes, and this model predicts a number",
             )
         matrix = named_matrix(fields, self.classes)
         if matrix is None:
@@ -120,7 +132,9 @@ class AcquisitionModel:
             check_few_actions(fields, len(matrix.actions))
         return matrix
 
-    def probabilities(self, P: np.ndarray, known: np.ndarray, finished: np.ndarray) -> np.ndarray:
+    def probabilities(
+        self, P: np.ndarray, known: np.ndarray, finished: np.ndarray
+    ) -> np.ndarray:
         """Calibrated probabilities (n, K) for the model's P (n, K): those of `/predict` where a
         case is `finished`, else by the experience of states with as many `known` features (n,).
         """
@@ -165,9 +179,13 @@ def acquisition_model(model: Loaded) -> AcquisitionModel:
 
 def _advice(model: Loaded) -> str:
     """The learner to train in place of the one of a model that cannot ask for features."""
-    chosen = model.card.fitted.get("chosen")  # of several learners, by a kind that compares them
+    chosen = model.card.fitted.get(
+        "chosen"
+    )  # of several learners, by a kind that compares them
     if chosen in KINDS and KINDS[chosen].asks:
         return f"train {chosen} itself"
     if model.regression:
         return "train cost_tree, of numbers alone"
-    return f"train {' or '.join(name for name, learner in KINDS.items() if learner.asks)}"
+    return (
+        f"train {' or '.join(name for name, learner in KINDS.items() if learner.asks)}"
+    )

@@ -22,7 +22,12 @@ from app.requests.fields import (
     Text,
 )
 from app.requests.labelled_rows import class_codes
-from app.requests.matrices import MatrixFields, NamedMatrixFields, columns_beside, needed_matrix
+from app.requests.matrices import (
+    MatrixFields,
+    NamedMatrixFields,
+    columns_beside,
+    needed_matrix,
+)
 from app.tables.features import NO_FEATURES
 from payoff.decisions.benefit import Prepared, class_means, confusion, mu, row_benefits
 from payoff.decisions.case_benefits import CaseBenefits, Columns
@@ -35,8 +40,18 @@ from payoff.decisions.rule_ranking import (
     contest,
     doubts,
 )
-from payoff.decisions.rules import HeldOutRows, Ruled, RuleName, apply_rules, same_for_all
-from payoff.decisions.threshold import HoldoutScores, decide_by_threshold, posterior_threshold
+from payoff.decisions.rules import (
+    HeldOutRows,
+    Ruled,
+    RuleName,
+    apply_rules,
+    same_for_all,
+)
+from payoff.decisions.threshold import (
+    HoldoutScores,
+    decide_by_threshold,
+    posterior_threshold,
+)
 from payoff.errors import Invalid, TooLarge, pointer
 
 FOLDS = 5  # of the hold-out, for the rule that is tuned on it
@@ -98,7 +113,9 @@ class BenefitRequest(NamedMatrixFields):
         default=None,
         description="class priors where the model is used; by default those of the hold-out",
     )
-    points: int = Field(default=200, ge=2, le=10_000, strict=True, description="of the curve")
+    points: int = Field(
+        default=200, ge=2, le=10_000, strict=True, description="of the curve"
+    )
 
 
 class GivenBenefitRequest(BenefitRequest):
@@ -106,7 +123,8 @@ class GivenBenefitRequest(BenefitRequest):
 
     classes: ClassNames
     labels: Annotated[
-        list[StrictInt | Text], Field(fail_fast=True, description="the true class of each row")
+        list[StrictInt | Text],
+        Field(fail_fast=True, description="the true class of each row"),
     ]
     probabilities: Annotated[list[Any], WithJsonSchema(PROBABILITIES)] = Field(
         description="a row per instance, a column for each of `classes`"
@@ -174,7 +192,9 @@ class BenefitReport(EarningDocument):
         " request"
     )
     priors: dict[str, float] = Field(description="weight of each class")
-    upper_bound: float = Field(description="mean benefit of someone who knows every class")
+    upper_bound: float = Field(
+        description="mean benefit of someone who knows every class"
+    )
     threshold: float | None = Field(
         default=None, description="the best cut on the hold-out's scores"
     )
@@ -219,7 +239,9 @@ def evidence_of(model: Loaded) -> Evidence:
         )
     scores, y, columns = model.holdout.scores, model.holdout.y, model.holdout.columns
     ordered = partial(model.once, sorted_holdout)
-    return Evidence(model.classes, scores, y, model.priors, model.evaluation, ordered, columns)
+    return Evidence(
+        model.classes, scores, y, model.priors, model.evaluation, ordered, columns
+    )
 
 
 def evidence_of_request(question: GivenBenefitRequest, P: np.ndarray) -> Evidence:
@@ -235,7 +257,10 @@ def evidence_of_request(question: GivenBenefitRequest, P: np.ndarray) -> Evidenc
 
 
 def report(
-    rows: Evidence, fields: MatrixFields, priors: Mapping[str, float] | None, points: int
+    rows: Evidence,
+    fields: MatrixFields,
+    priors: Mapping[str, float] | None,
+    points: int,
 ) -> dict[str, Any]:
     """Evaluate the rules on rows with a truth under the matrix of a request: a document ready for
     JSON.
@@ -249,7 +274,9 @@ def report(
     """
     B, actions, like_costs, cases = needed_matrix(fields, rows.classes)
     numbered = [f"action {a}" for a in range(B.shape[-1])]
-    names = actions or (rows.classes if len(numbered) == len(rows.classes) else numbered)
+    names = actions or (
+        rows.classes if len(numbered) == len(rows.classes) else numbered
+    )
     in_words = Prepared(B, names, classes=rows.classes, cases=cases).in_words
     if cases is not None:
         B = _matrices_of_rows(cases, rows)
@@ -258,12 +285,18 @@ def report(
     weights, P, warnings = _under_priors(rows, shares, priors)
     is_corrected = priors is not None
     labelled = LabelledRows(
-        y, B, weights if is_corrected else np.maximum(shares, rows.priors), known=is_corrected
+        y,
+        B,
+        weights if is_corrected else np.maximum(shares, rows.priors),
+        known=is_corrected,
     )
     bound = labelled.bound
     folds = stratified_folds(y, FOLDS, 0)
     held_out = HeldOutRows(P, rows.P, y, folds, weights if is_corrected else None)
-    ruled = [*apply_rules(held_out, B), same_for_all(len(y), class_means(y, B), weights)]
+    ruled = [
+        *apply_rules(held_out, B),
+        same_for_all(len(y), class_means(y, B), weights),
+    ]
     choices = np.column_stack([rule.choice for rule in ruled])
     ranking = contest(choices, labelled, fixed=[len(ruled) - 1])
     expected, cost_blind = (_earned(rule.choice, labelled, bound) for rule in ruled[:2])
@@ -282,12 +315,17 @@ def report(
         "expected_benefit": expected,
         "cost_blind": cost_blind,
         "rules": _rule_documents(ruled, ranking, bound, rows.evaluation),
-        "best": {"rule": ruled[ranking.best].rule, **lead_of(ranking, lambda j: ruled[j].rule)},
+        "best": {
+            "rule": ruled[ranking.best].rule,
+            **lead_of(ranking, lambda j: ruled[j].rule),
+        },
         "warnings": [
             *warnings,
             *_order_warnings(rows),
             *like_costs,
-            *doubts(labelled, rows.classes, bound, _ROW_NAMES[rows.evaluation], actions),
+            *doubts(
+                labelled, rows.classes, bound, _ROW_NAMES[rows.evaluation], actions
+            ),
             *_ranking_warnings(ranking, len(y)),
         ],
     }
@@ -332,7 +370,9 @@ def _rule_documents(
     ]
 
 
-def standings_of(ruled: Iterable[Ruled], ranking: Ranking, bound: float) -> list[dict[str, Any]]:
+def standings_of(
+    ruled: Iterable[Ruled], ranking: Ranking, bound: float
+) -> list[dict[str, Any]]:
     """The benefits of each contender, in their order; `bound` is the upper bound of the benefit."""
     return [
         {
@@ -368,7 +408,9 @@ def extent(n: int, n_classes: int, fields: MatrixFields) -> int:
     n_actions = fields.width()
     cells = n_classes * n_actions
     if cells > MAX_CELLS:
-        raise TooLarge(f"the benefit matrix has {cells:,} cells; here it may have {MAX_CELLS:,}")
+        raise TooLarge(
+            f"the benefit matrix has {cells:,} cells; here it may have {MAX_CELLS:,}"
+        )
     return n * (n_classes + n_actions + cells * bool(fields.case_columns))
 
 
@@ -387,7 +429,11 @@ def _order_warnings(rows: Evidence) -> list[str]:
     columns may be mixed up.
     """
     is_label = np.arange(len(rows.classes)) == rows.y[:, None]
-    if rows.evaluation != "request" or not is_label.any(axis=0).all() or is_label.all(axis=0).any():
+    if (
+        rows.evaluation != "request"
+        or not is_label.any(axis=0).all()
+        or is_label.all(axis=0).any()
+    ):
         return []
     inside, outside = (
         (rows.P * mask).sum(axis=0) / mask.sum(axis=0) for mask in (is_label, ~is_label)
@@ -407,7 +453,9 @@ def _ranking_warnings(ranking: Ranking, n: int) -> list[str]:
     """
     warnings = []
     if n < MIN_ROWS_TO_COMPARE:
-        warnings.append(f"the evaluation has {n} rows: intervals from so few are wide and rough")
+        warnings.append(
+            f"the evaluation has {n} rows: intervals from so few are wide and rough"
+        )
     if ranking.standings[-1].behind <= 0:
         warnings.append(
             "no rule earns more than one action for all: the model does not pay with these benefits"
@@ -420,14 +468,20 @@ def _earned(choice: np.ndarray, labelled: LabelledRows, bound: float) -> dict[st
     and action.
     """
     benefit = float(
-        np.average(row_benefits(labelled.y, choice, labelled.B), weights=labelled.weights)
+        np.average(
+            row_benefits(labelled.y, choice, labelled.B), weights=labelled.weights
+        )
     )
     counts = confusion(labelled.y, choice, *labelled.B.shape[-2:])
     return {"benefit": benefit, "mu": mu(benefit, bound), "confusion": counts.tolist()}
 
 
 def _earned_by_cut(
-    rows: Evidence, labelled: LabelledRows, priors: np.ndarray, bound: float, points: int
+    rows: Evidence,
+    labelled: LabelledRows,
+    priors: np.ndarray,
+    bound: float,
+    points: int,
 ) -> dict[str, Any]:
     """The benefit of the best cut on the scores, the cut on posteriors, and B(t) from 0 to 1."""
     B = labelled.B
@@ -439,5 +493,7 @@ def _earned_by_cut(
         **_earned(decide_by_threshold(rows.P[:, 1], cut), labelled, bound),
         "threshold": cut.value,
         "posterior_threshold": posterior_threshold(B).value if B.ndim == 2 else None,
-        "curve": [{"threshold": threshold, "benefit": benefit} for threshold, benefit in curve],
+        "curve": [
+            {"threshold": threshold, "benefit": benefit} for threshold, benefit in curve
+        ],
     }

@@ -28,7 +28,9 @@ from payoff.decisions.threshold import (
 )
 from payoff.errors import Flaw, Invalid, below, pointer, reject
 
-Rule = Literal["expected_benefit", "threshold", "beta_delta", "hierarchical", "most_probable"]
+Rule = Literal[
+    "expected_benefit", "threshold", "beta_delta", "hierarchical", "most_probable"
+]
 # The rules that decide among the actions of a matrix; the other rules decide among the classes.
 _DECIDES_ACTIONS: tuple[Rule, ...] = ("expected_benefit", "threshold")
 # The rules that read a field: a request with another rule and this field is refused.
@@ -51,10 +53,16 @@ class Costs(WireModel):
 
     majority: StrictInt | Text = Field(examples=["healthy"])
     C_HD: float = Field(
-        ge=0, le=LARGEST, strict=True, description="taking the majority for a minority class"
+        ge=0,
+        le=LARGEST,
+        strict=True,
+        description="taking the majority for a minority class",
     )
     C_DH: float = Field(
-        ge=0, le=LARGEST, strict=True, description="taking a minority class for the majority"
+        ge=0,
+        le=LARGEST,
+        strict=True,
+        description="taking a minority class for the majority",
     )
     C_DD: float | None = Field(
         default=None,
@@ -95,7 +103,9 @@ class RuleFields(LimitedFields, QuantityFields, MatrixFields):
     )
     cost_matrix: Matrices | None = Field(default=None, description=COSTS)
     rule: Rule = "expected_benefit"
-    threshold: Literal["posterior", "holdout"] | Annotated[float, Field(strict=True)] | None = None
+    threshold: (
+        Literal["posterior", "holdout"] | Annotated[float, Field(strict=True)] | None
+    ) = None
     costs: Costs | None = None
     priors: ByClass | None = Field(
         default=None,
@@ -103,7 +113,8 @@ class RuleFields(LimitedFields, QuantityFields, MatrixFields):
         examples=[{"healthy": 0.98, "ill": 0.02}],
     )
     explain: StrictBool = Field(
-        default=False, description="say what would change each decision; in JSON answers"
+        default=False,
+        description="say what would change each decision; in JSON answers",
     )
 
     explore: Annotated[float, Field(gt=0, le=0.5, strict=True)] | None = Field(
@@ -160,7 +171,8 @@ def _foreign(fields: RuleFields, model: Loaded | None) -> Iterator[Flaw]:
     for name in fields.of_numbers:
         if name != "bands" or classes or model is None:
             yield Flaw(
-                pointer(name), f"{name} is about numbers, and this is about classes; leave it out"
+                pointer(name),
+                f"{name} is about numbers, and this is about classes; leave it out",
             )
     if fields.priors is not None and not classes:
         yield Flaw(
@@ -169,14 +181,18 @@ def _foreign(fields: RuleFields, model: Loaded | None) -> Iterator[Flaw]:
         )
     if fields.threshold == "holdout" and not classes:
         yield Flaw(
-            "/threshold", "the threshold 'holdout' needs a model; use 'posterior' or a number"
+            "/threshold",
+            "the threshold 'holdout' needs a model; use 'posterior' or a number",
         )
 
 
 def _flaws(fields: RuleFields) -> Iterator[Flaw]:
     rule = fields.rule
     if rule == "expected_benefit" and not fields.stated:
-        yield Flaw("/benefits", f'rule {rule} needs benefits; or ask for "rule": "most_probable"')
+        yield Flaw(
+            "/benefits",
+            f'rule {rule} needs benefits; or ask for "rule": "most_probable"',
+        )
     if fields.costs is None and rule in _BELONGS["costs"]:
         yield Flaw("/costs", f"rule {rule} needs costs")
     present = [
@@ -188,7 +204,8 @@ def _flaws(fields: RuleFields) -> Iterator[Flaw]:
         if rule not in _BELONGS[name]:
             place = "/benefits" if name == "actions" and fields.saved else pointer(name)
             yield Flaw(
-                place, f"{name!r} belongs to the rule {' or '.join(_BELONGS[name])}, not to {rule}"
+                place,
+                f"{name!r} belongs to the rule {' or '.join(_BELONGS[name])}, not to {rule}",
             )
     for name in ("explain", "explore"):
         if name in present and fields.limited:
@@ -222,12 +239,15 @@ def decide_by(
     prior_warnings = list[str]()
     rule = fields.rule
     if fields.priors is not None and model is not None:
-        priors, P, prior_warnings = under_priors(scores, classes, model.priors, fields.priors)
+        priors, P, prior_warnings = under_priors(
+            scores, classes, model.priors, fields.priors
+        )
     if matrix is not None and matrix.is_named and rule not in _DECIDES_ACTIONS:
         named = some_of([str(name) for name in matrix.actions], _MAX_NAMES_SHOWN)
         message = f"rule {rule} decides among the classes, and the matrix has the actions {named}"
         raise Invalid.at(
-            fields.place, f"{message}; leave out the matrix, or decide by the rule expected_benefit"
+            fields.place,
+            f"{message}; leave out the matrix, or decide by the rule expected_benefit",
         )
     check_distinct(fields.actions or ())
     actions = matrix.actions if matrix is not None else fields.actions or classes
@@ -248,7 +268,9 @@ def decide_by(
         choice = decision.choice
         rule_warnings = matrix.warnings
         if fields.limited:
-            choice, figures = decide_within_limits(fields, P, matrix.benefits, decision, actions)
+            choice, figures = decide_within_limits(
+                fields, P, matrix.benefits, decision, actions
+            )
         if fields.explain:
             explained = explanations(P, matrix.benefits, decision, classes, actions)
     return Answer(
@@ -296,7 +318,8 @@ def _cut(
     """
     if P.shape[1] != 2 or len(actions) != 2:
         raise Invalid.at(
-            "/rule", "a threshold needs two classes and two actions; use expected_benefit"
+            "/rule",
+            "a threshold needs two classes and two actions; use expected_benefit",
         )
     threshold = fields.threshold
     B = None if matrix is None or matrix.benefits.ndim > 2 else matrix.benefits
@@ -313,13 +336,16 @@ def _cut(
     return posterior_threshold(B, actions), P
 
 
-def _by_costs(fields: RuleFields, classes: Sequence[int | str], P: np.ndarray) -> ByCosts:
+def _by_costs(
+    fields: RuleFields, classes: Sequence[int | str], P: np.ndarray
+) -> ByCosts:
     costs = fields.costs
     names = [str(name) for name in classes]
     assert costs is not None
     if str(costs.majority) not in names or len(names) < 2:
         raise Invalid.at(
-            "/costs/majority", f"majority is one of two classes or more: {', '.join(names)}"
+            "/costs/majority",
+            f"majority is one of two classes or more: {', '.join(names)}",
         )
     majority = names.index(str(costs.majority))
     if fields.rule == "hierarchical":

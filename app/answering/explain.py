@@ -30,14 +30,17 @@ class MatrixFlip(BaseModel):
 
     class_: int | str = Field(alias="class")
     action: int | str
-    change: float = Field(description="to be added to the benefit of this action for this class")
+    change: float = Field(
+        description="to be added to the benefit of this action for this class"
+    )
 
 
 class ContributionTarget(BaseModel):
     """The score that a base value and contributions add up to."""
 
     class_: int | str = Field(
-        alias="class", description="the second of two classes, else the most probable one"
+        alias="class",
+        description="the second of two classes, else the most probable one",
     )
     score: Literal["log_odds", "log_ratio", "probability"] = Field(
         description="log_odds of the class against the others; log_ratio: the log of its"
@@ -53,7 +56,9 @@ class Explanation(BaseModel):
         description="the decision, what the runner-up would earn less, and where another is better"
     )
     runner_up: int | str
-    margin: float = Field(description="expected benefit of the decision less that of the runner-up")
+    margin: float = Field(
+        description="expected benefit of the decision less that of the runner-up"
+    )
     flips_at: NearestFlip | None = Field(
         description="null where the decision is the same at all probabilities"
     )
@@ -62,7 +67,9 @@ class Explanation(BaseModel):
         default=None,
         description="by feature; absent where the model has none, or for too many instances",
     )
-    base_value: float | None = Field(default=None, description="the score without any feature")
+    base_value: float | None = Field(
+        default=None, description="the score without any feature"
+    )
     contributions_to: ContributionTarget | None = None
 
 
@@ -79,7 +86,9 @@ def explanations(
     Raises Invalid at /explain where there is but one action.
     """
     if B.shape[-1] < 2:
-        raise Invalid.at("/explain", "there is one action: nothing could change the decision")
+        raise Invalid.at(
+            "/explain", "there is one action: nothing could change the decision"
+        )
     if not len(P):
         return []
     choice, expected = decision
@@ -90,7 +99,9 @@ def explanations(
         to = int(nearest_flips.to[i])
         nearest = {
             "action": actions[to],
-            "probabilities": dict(zip(names, nearest_flips.point[i].tolist(), strict=True)),
+            "probabilities": dict(
+                zip(names, nearest_flips.point[i].tolist(), strict=True)
+            ),
         }
         earned, next_best = expected[i, [choice[i], runner_up]].tolist()
         is_tie = math.isclose(earned, next_best, rel_tol=_ROUNDING)
@@ -122,7 +133,9 @@ def _amount(value: float) -> str:
     return f"{value:,.2f}" if abs(value) >= 1 or value == 0 else f"{value:.3g}"
 
 
-def _beyond(action: object, names: Sequence[str], p: np.ndarray, point: np.ndarray) -> str:
+def _beyond(
+    action: object, names: Sequence[str], p: np.ndarray, point: np.ndarray
+) -> str:
     """Where another action becomes better, by the class whose probability has to change most; the
     last of equals, which of two classes is the second.
     """
@@ -150,7 +163,9 @@ def contributions(
     except TooLarge as error:
         return [], [error.detail]
     if attribution is None:
-        return [], [f"there are no contributions: this {model.card.learner.kind} model has none"]
+        return [], [
+            f"there are no contributions: this {model.card.learner.kind} model has none"
+        ]
     columns = (attribution.values, attribution.base, attribution.chosen)
     return [
         {

@@ -26,7 +26,9 @@ MAX_OUTCOMES = 100_000  # of a request
 MAX_DAYS = 400  # sealed days, of one model each, that a request opens
 NO_DECISION = "there is no recorded decision with this id"
 _MAX_AUDITED_IDS = 20
-_TOLERANCE = 300.0  # seconds by which the clocks of clients may differ from that of the service
+_TOLERANCE = (
+    300.0  # seconds by which the clocks of clients may differ from that of the service
+)
 
 FIELDS = ("id", "truth", "action", "benefit", "at")
 
@@ -69,7 +71,9 @@ class OutcomeDocument(WireModel):
         description="of the decision, as its answer had it",
         examples=["visit-1"],
     )
-    truth: Annotated[StrictInt | Number | Text | None, BeforeValidator(_text_of_boolean)] = Field(
+    truth: Annotated[
+        StrictInt | Number | Text | None, BeforeValidator(_text_of_boolean)
+    ] = Field(
         description="the class that it really was, of booleans `true` or `false`; of a quantity,"
         " and of bands, the number; null while it is open: nothing is stored then",
         examples=["ill"],
@@ -93,7 +97,8 @@ class OutcomeDocument(WireModel):
 
 
 CORRECT = Field(
-    default=False, description="replace outcomes that say something else; in the audit log"
+    default=False,
+    description="replace outcomes that say something else; in the audit log",
 )
 
 
@@ -115,7 +120,9 @@ class OutcomesRequest(WireModel):
 def check_count(count: int) -> None:
     """TooLarge for more outcomes than a request may have."""
     if count > MAX_OUTCOMES:
-        raise TooLarge(f"a request may have at most {MAX_OUTCOMES:,} outcomes; this has {count:,}")
+        raise TooLarge(
+            f"a request may have at most {MAX_OUTCOMES:,} outcomes; this has {count:,}"
+        )
 
 
 def store(
@@ -129,10 +136,14 @@ def store(
     """
     check_count(len(outcomes.rows))
     reject(_flaws(outcomes))
-    ids = list(dict.fromkeys(id_ for id_, truth, *_ in outcomes.rows if truth is not None))
+    ids = list(
+        dict.fromkeys(id_ for id_, truth, *_ in outcomes.rows if truth is not None)
+    )
     for _ in range(ROUNDS):
         located = stores.archive.locate(ids, caller.allows, MAX_DAYS)
-        located = {id_: located[id_] for id_ in located if caller.allows(located[id_].model)}
+        located = {
+            id_: located[id_] for id_ in located if caller.allows(located[id_].model)
+        }
         resolved = _resolved(outcomes, located)
         try:
             with stores.database.writing() as connection:
@@ -143,12 +154,16 @@ def store(
         except intake.DecisionsMoved:
             continue
     else:
-        raise Unavailable("recorded decisions are being moved by another process; try again later")
+        raise Unavailable(
+            "recorded decisions are being moved by another process; try again later"
+        )
     stores.recorder.totals.add_outcomes(received.first, time())
     return {
         "accepted": received.accepted,
         "unchanged": received.unchanged,
-        "open": sum(_is_open(outcomes, located, id_, truth) for id_, truth, *_ in outcomes.rows),
+        "open": sum(
+            _is_open(outcomes, located, id_, truth) for id_, truth, *_ in outcomes.rows
+        ),
         "unknown": [id_ for id_ in ids if id_ not in located],
         "conflicts": [
             {
@@ -162,7 +177,10 @@ def store(
 
 
 def _audited(
-    stores: Stores, caller: Caller, located: Mapping[str, Located], corrected: Sequence[str]
+    stores: Stores,
+    caller: Caller,
+    located: Mapping[str, Located],
+    corrected: Sequence[str],
 ) -> Write:
     """The entry of the audit log about corrections; an id may identify a person, so it has
     digests.
@@ -204,7 +222,9 @@ def _flaws(outcomes: OutcomeRows) -> Iterator[Flaw]:
         if not 1 <= len(id_) <= MAX_ID:
             yield Flaw(outcomes.place(i, "id"), f"an id has 1 to {MAX_ID} characters")
         if not abs(benefit or 0.0) <= LARGEST_EARNED:
-            message = f"a benefit is a finite number of magnitude at most {LARGEST_EARNED:g}"
+            message = (
+                f"a benefit is a finite number of magnitude at most {LARGEST_EARNED:g}"
+            )
             yield Flaw(outcomes.place(i, "benefit"), message)
         if not 0 <= (at or 0.0) <= latest:
             message = "a truth is known after 1970, and not in the future"
@@ -219,7 +239,9 @@ class _Codes:
         self._place = place
         self._codes: dict[tuple[Label, ...], dict[str, int]] = {}
 
-    def code(self, i: int, field: str, label: Label | float, names: tuple[Label, ...]) -> int:
+    def code(
+        self, i: int, field: str, label: Label | float, names: tuple[Label, ...]
+    ) -> int:
         """The position of a label among `names`; 0 and a flaw at the field of row i if unknown."""
         codes = self._codes.get(names)
         if codes is None:
@@ -256,7 +278,9 @@ def _resolved(
             if not outcomes.lacks(action, terms.actions):
                 action_code = codes.code(i, "action", action, terms.actions)
             if at is not None and at < decision.at - _TOLERANCE:
-                made = datetime.fromtimestamp(decision.at, UTC).isoformat(timespec="seconds")
+                made = datetime.fromtimestamp(decision.at, UTC).isoformat(
+                    timespec="seconds"
+                )
                 message = f"'at' is before the decision, which was made at {made}"
                 flaws.append(Flaw(outcomes.place(i, "at"), message))
             label, number = terms.labelled(truth)

@@ -50,9 +50,13 @@ _EXPLAINED = 25
 _DISTRIBUTION = 100
 # The same where its quantity is limited together with the others', at 33 levels.
 _DISTRIBUTION_IN_SUM = 400
-_KEPT = 2  # values in memory for each feature of an instance that is explained or recorded
+_KEPT = (
+    2  # values in memory for each feature of an instance that is explained or recorded
+)
 _RECORDED = 12  # values in memory for each recorded decision
-_MAX_NUMBERS_OF_LIST_SUM = 100  # with more probabilities NumPy's sum is faster than a list's
+_MAX_NUMBERS_OF_LIST_SUM = (
+    100  # with more probabilities NumPy's sum is faster than a list's
+)
 _MAX_KEY = 2_000  # bytes of fields that are not checked again
 
 
@@ -92,7 +96,8 @@ class AnswerFields(BaseModel):
         default=None, description="absent where the request sent probabilities"
     )
     ids: list[int | float | str | None] | None = Field(
-        default=None, description="with `ids`, `id` or `record`, in the order of the instances"
+        default=None,
+        description="with `ids`, `id` or `record`, in the order of the instances",
     )
     kept: dict[str, list[Any]] | None = Field(
         default=None, description="with `keep`: the columns that were named"
@@ -103,9 +108,12 @@ class AnswerFields(BaseModel):
         " would save",
     )
     total: float | None = Field(
-        default=None, description="sum of the expected benefits, or costs, of the decisions"
+        default=None,
+        description="sum of the expected benefits, or costs, of the decisions",
     )
-    unlimited_total: float | None = Field(default=None, description="the same without limits")
+    unlimited_total: float | None = Field(
+        default=None, description="the same without limits"
+    )
     warnings: list[str]
 
 
@@ -125,12 +133,14 @@ class DecisionsAnswer(AnswerFields):
     probabilities: list[list[float]]
     expected_benefits: list[list[float]] | None = None
     threshold: float | None = Field(
-        default=None, description="where the second action begins (rules with a threshold)"
+        default=None,
+        description="where the second action begins (rules with a threshold)",
     )
     beta: float | None = None
     delta: float | None = None
     gap: float | None = Field(
-        default=None, description="by how much at most other decisions earn more; 0: none do"
+        default=None,
+        description="by how much at most other decisions earn more; 0: none do",
     )
     propensities: list[float] | None = Field(
         default=None, description="with `explore`: the chance of each decision"
@@ -185,7 +195,9 @@ def predict(
             )
         return answer, None
     if model is None:
-        raise Invalid.at("/record", "decisions are recorded by model, and this request has none")
+        raise Invalid.at(
+            "/record", "decisions are recorded by model, and this request has none"
+        )
     rows = question.rows
     ids = ids_of(stores, caller, fields.record, len(rows.X), rows.carried.request_ids)
     if fields.explore is not None and isinstance(answer, Answer):
@@ -207,10 +219,14 @@ def _answer(model: Loaded | None, question: PredictQuestion) -> Answer | Quantit
         return quantities(model, fields, rows.X, warnings)
     check_fields(fields, model)
     names, P = banded(model, fields.bands, rows.X)
-    return decide_by_probabilities(names, P, fields, rows._replace(warnings=warnings), model.schema)
+    return decide_by_probabilities(
+        names, P, fields, rows._replace(warnings=warnings), model.schema
+    )
 
 
-def decide(model: Loaded, fields: RuleFields, rows: Rows, key: bytes | None = None) -> Answer:
+def decide(
+    model: Loaded, fields: RuleFields, rows: Rows, key: bytes | None = None
+) -> Answer:
     """The decisions for rows by a model of classes, with explanations where they are asked for.
 
     Requests with the same `key` have the same fields, whose matrix is prepared once. Raises Invalid
@@ -223,9 +239,13 @@ def decide(model: Loaded, fields: RuleFields, rows: Rows, key: bytes | None = No
     if matrix is None:
         check_classes(model)
         check_fields(fields, model)
-        matrix = named_matrix(fields, model.classes, len(rows.X), model.once(best_in_training))
+        matrix = named_matrix(
+            fields, model.classes, len(rows.X), model.once(best_in_training)
+        )
         matrices.keep(key, matrix)
-    posterior = model.once(RowPacker).posterior if rows.in_bounds else model.estimator.posterior
+    posterior = (
+        model.once(RowPacker).posterior if rows.in_bounds else model.estimator.posterior
+    )
     scores = posterior(rows.X)
     check_finite(scores)
     warnings = [*model.card.warnings, *rows.warnings]
@@ -240,7 +260,9 @@ def decide(model: Loaded, fields: RuleFields, rows: Rows, key: bytes | None = No
     if not contributed:
         return answer
     pairs = zip(answer.explanations or (), contributed, strict=True)
-    return answer._replace(explanations=[explanation | more for explanation, more in pairs])
+    return answer._replace(
+        explanations=[explanation | more for explanation, more in pairs]
+    )
 
 
 def decide_by_probabilities(
@@ -252,33 +274,47 @@ def decide_by_probabilities(
 ) -> Answer:
     """The decisions by probabilities (n, K) for rows of a schema; the fields are checked."""
     matrix = named_matrix(fields, classes, len(P))
-    answer = decide_by(fields, classes, P, rows.warnings, _of_rows(matrix, rows, schema))
-    return answer if matrix is None else answer._replace(matrix_in_words=matrix.in_words)
+    answer = decide_by(
+        fields, classes, P, rows.warnings, _of_rows(matrix, rows, schema)
+    )
+    return (
+        answer if matrix is None else answer._replace(matrix_in_words=matrix.in_words)
+    )
 
 
 def _of_rows(matrix: Prepared | None, rows: Rows, schema: Schema) -> Prepared | None:
     """The matrix, or a matrix for each row where a cell depends on the case."""
-    return matrix and by_case(matrix, schema, rows.X, rows.columns, partial(rows.place, schema))
+    return matrix and by_case(
+        matrix, schema, rows.X, rows.columns, partial(rows.place, schema)
+    )
 
 
-def check_one_source(model: str | None, *, probabilities: bool, instances: bool) -> None:
+def check_one_source(
+    model: str | None, *, probabilities: bool, instances: bool
+) -> None:
     """Invalid unless there are either a model with instances or probabilities."""
     if probabilities and (model is not None or instances):
         place = "/model" if model is not None else "/instances"
-        raise Invalid.at(place, "send 'model' and 'instances', or 'probabilities', not both")
+        raise Invalid.at(
+            place, "send 'model' and 'instances', or 'probabilities', not both"
+        )
     if not probabilities and model is None:
         raise Invalid.at("/model", "'model' is required; or send 'probabilities'")
     if not (probabilities or instances):
         raise Invalid.at("/instances", "'instances' is required")
 
 
-def check_source(fields: PredictFields, *, probabilities: bool, instances: bool) -> None:
+def check_source(
+    fields: PredictFields, *, probabilities: bool, instances: bool
+) -> None:
     """Invalid unless there is one source, and `classes` name the columns of probabilities."""
     check_one_source(fields.model, probabilities=probabilities, instances=instances)
     if probabilities and fields.classes is None:
         raise Invalid.at("/classes", "'classes' are required with 'probabilities'")
     if not probabilities and fields.classes is not None:
-        raise Invalid.at("/classes", "this goes with 'probabilities'; a model knows its classes")
+        raise Invalid.at(
+            "/classes", "this goes with 'probabilities'; a model knows its classes"
+        )
 
 
 def key_of(document: dict[str, Any]) -> bytes | None:
@@ -287,7 +323,11 @@ def key_of(document: dict[str, Any]) -> bytes | None:
     None where it is long, or has ids or columns: no other request has the same, and they are not to
     be kept in memory.
     """
-    if "ids" in document or "columns" in document or isinstance(document.get("record"), dict):
+    if (
+        "ids" in document
+        or "columns" in document
+        or isinstance(document.get("record"), dict)
+    ):
         return None
     fields = document.copy()
     del fields["instances"]
@@ -322,7 +362,9 @@ def extent(model: Loaded | None, fields: PredictFields, n_instances: int) -> int
     n_actions = fields.width(n_classes)
     # An instance may have a matrix of its own; an explanation tries all changes of the matrix.
     arrays_per_action = bool(fields.case_columns) + _EXPLAINED * fields.explain
-    numbers = n_instances * (n_classes + n_actions + arrays_per_action * n_classes * n_actions)
+    numbers = n_instances * (
+        n_classes + n_actions + arrays_per_action * n_classes * n_actions
+    )
     work = numbers
     if fields.of_numbers and not classes:
         work *= _DISTRIBUTION if fields.sum_at_most is None else _DISTRIBUTION_IN_SUM
@@ -352,6 +394,9 @@ def check_finite(P: np.ndarray) -> None:
     if not math.isfinite(total):
         rows = np.flatnonzero(~np.isfinite(P).all(axis=1))
         reject(
-            Flaw(pointer("instances", i), "the model gives no probabilities for this instance")
+            Flaw(
+                pointer("instances", i),
+                "the model gives no probabilities for this instance",
+            )
             for i in rows
         )

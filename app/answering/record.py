@@ -15,7 +15,15 @@ from pydantic import BeforeValidator, Field, StrictBool, WithJsonSchema
 from app.access.caller import ANYBODY, Caller, Scope
 from app.answering.decide import Answer, RuleFields
 from app.errors import Forbidden
-from app.outcomes.decision import DAY, UNIT_COSTS, Batch, Decided, Terms, new_ids, place_of
+from app.outcomes.decision import (
+    DAY,
+    UNIT_COSTS,
+    Batch,
+    Decided,
+    Terms,
+    new_ids,
+    place_of,
+)
 from app.outcomes.tables import MAX_ID
 from app.registry.loaded import Loaded
 from app.requests.fields import TIME_FORM, Moment, WireModel
@@ -28,7 +36,9 @@ from payoff.evidence.intervals import LARGEST_EARNED
 
 _IDS = {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": 128}}
 _SKEW_SECONDS = 60.0  # by which the clock of a client may be ahead
-MAX_SHARED = 16 << 20  # bytes of the terms that a request records, one for each of its matrices
+MAX_SHARED = (
+    16 << 20
+)  # bytes of the terms that a request records, one for each of its matrices
 # The figures of an answer that do not depend on its other instances.
 _FIGURES = ("threshold", "beta", "delta")
 # The fields beside the matrix that the rule read.
@@ -39,7 +49,8 @@ class Recording(WireModel):
     """The ids of the decisions, and whether the instances are recorded with them."""
 
     ids: Annotated[list[Any], WithJsonSchema(_IDS)] | None = Field(
-        default=None, description="one for each instance; without them the service makes its own"
+        default=None,
+        description="one for each instance; without them the service makes its own",
     )
     instances: StrictBool = Field(
         default=False, description="record what was sent of each instance, too"
@@ -97,7 +108,9 @@ def ids_of(
     place = "/record/ids"
     if request_ids is not None:
         if ids is not None:
-            raise Invalid.at(place, "the request has ids already; leave out one of the two")
+            raise Invalid.at(
+                place, "the request has ids already; leave out one of the two"
+            )
         field, values = request_ids
         reject(
             Flaw(
@@ -117,7 +130,9 @@ def ids_of(
     reject(Flaw(place_of(place, i), flaw) for i, flaw in flaws if flaw)
     if len(set(ids)) < n:
         repeated = Counter(ids).most_common(1)[0][0]
-        raise Invalid.at(place, f"the id {repeated!r} occurs twice; each decision needs its own")
+        raise Invalid.at(
+            place, f"the id {repeated!r} occurs twice; each decision needs its own"
+        )
     return Ids(ids, given=True, place=place, at=at)
 
 
@@ -144,7 +159,8 @@ def check_moment(stores: Stores, caller: Caller, order: Recording) -> None:
     keep = stores.recorder.keep_seconds
     if keep is not None and order.at < clock - keep:
         raise Invalid.at(
-            "/record/at", f"decisions are kept for {keep / DAY:g} days; this moment is before that"
+            "/record/at",
+            f"decisions are kept for {keep / DAY:g} days; this moment is before that",
         )
 
 
@@ -159,9 +175,12 @@ def _flaw(id_: Any) -> str | None:
 def batch(decided: Decided, ids: Ids, caller: Caller) -> Batch:
     """What is to be written; Invalid where no report could add the amounts."""
     _check_shared(decided.terms)
-    if any(np.abs(terms.benefits or 0.0).max() > LARGEST_EARNED for terms in decided.terms):
+    if any(
+        np.abs(terms.benefits or 0.0).max() > LARGEST_EARNED for terms in decided.terms
+    ):
         raise Invalid.at(
-            "/benefits", f"benefits of a magnitude above {LARGEST_EARNED:g} are not recorded"
+            "/benefits",
+            f"benefits of a magnitude above {LARGEST_EARNED:g} are not recorded",
         )
     rows = decided.rows(ids.ids, ids.at, client_of(caller), ids_of_client=ids.given)
     return Batch(rows, {terms.digest: terms for terms in decided.terms}, ids.place)
@@ -169,7 +188,9 @@ def batch(decided: Decided, ids: Ids, caller: Caller) -> Batch:
 
 def client_of(caller: Caller) -> str | None:
     """The name of the key that asks; None without one."""
-    return None if caller.client is None and caller.name == ANYBODY.name else caller.name
+    return (
+        None if caller.client is None and caller.name == ANYBODY.name else caller.name
+    )
 
 
 def explored(answer: Answer, model: str, ids: Sequence[str], share: float) -> Answer:
@@ -185,13 +206,17 @@ def explored(answer: Answer, model: str, ids: Sequence[str], share: float) -> An
     draws = np.array([_uniform(f"{model}:{id_}") for id_ in ids])
     drawn = np.minimum((draws / share * n_actions).astype(np.intp), n_actions - 1)
     choice = np.where(draws < share, drawn, best)
-    propensities = np.where(choice == best, 1 - share + share / n_actions, share / n_actions)
+    propensities = np.where(
+        choice == best, 1 - share + share / n_actions, share / n_actions
+    )
     return answer._replace(choice=choice, propensities=propensities)
 
 
 def _uniform(text: str) -> float:
     """A number in [0, 1) that looks random."""
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little") / 2**64
+    return (
+        int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little") / 2**64
+    )
 
 
 def predicted_batch(
@@ -208,11 +233,15 @@ def predicted_batch(
     terms, term = _terms(model, fields, answer)
     rows = np.arange(len(ids.ids))
     expected = (
-        None if answer.expected_benefits is None else answer.expected_benefits[rows, answer.choice]
+        None
+        if answer.expected_benefits is None
+        else answer.expected_benefits[rows, answer.choice]
     )
     P = answer.probabilities
     propensities = answer.propensities
-    decided = Decided(terms, term, answer.choice, P, expected, propensities, instances=texts)
+    decided = Decided(
+        terms, term, answer.choice, P, expected, propensities, instances=texts
+    )
     return batch(decided, ids, caller)
 
 
@@ -220,7 +249,11 @@ def _decided_quantities(
     model: Loaded, fields: RuleFields, answer: Quantities, texts: Sequence[str] | None
 ) -> Decided:
     """As `Terms` says; an interval that was not asked for is NaN."""
-    if answer.chosen is None or answer.expected_costs is None or fields.unit_costs is None:
+    if (
+        answer.chosen is None
+        or answer.expected_costs is None
+        or fields.unit_costs is None
+    ):
         raise Invalid.at(
             "/record",
             f"{model.name!r} predicts numbers: send 'unit_costs' or 'bands' for decisions",
@@ -240,20 +273,36 @@ def _decided_quantities(
         figures=figures,
     )
     none = np.zeros(len(answer.chosen), dtype=np.intp)
-    ends = np.full((len(none), 2), np.nan) if answer.intervals is None else answer.intervals
+    ends = (
+        np.full((len(none), 2), np.nan)
+        if answer.intervals is None
+        else answer.intervals
+    )
     numbers = np.column_stack((answer.chosen, ends))
-    return Decided([terms], none, none, numbers, 0.0 - answer.expected_costs, instances=texts)
+    return Decided(
+        [terms], none, none, numbers, 0.0 - answer.expected_costs, instances=texts
+    )
 
 
-def _terms(model: Loaded, fields: RuleFields, answer: Answer) -> tuple[list[Terms], np.ndarray]:
+def _terms(
+    model: Loaded, fields: RuleFields, answer: Answer
+) -> tuple[list[Terms], np.ndarray]:
     """The terms of the decisions, one for each distinct matrix, and each decision's position."""
-    figures = {name: answer.figures[name] for name in _FIGURES if name in answer.figures}
-    figures |= {name: value for name, value in fields.model_dump(include=_STATED).items() if value}
+    figures = {
+        name: answer.figures[name] for name in _FIGURES if name in answer.figures
+    }
+    figures |= {
+        name: value
+        for name, value in fields.model_dump(include=_STATED).items()
+        if value
+    }
     benefits = None if answer.matrix is None else answer.matrix.benefits
     matrices, positions = distinct(benefits, len(answer.choice))
     priors = None
     if answer.priors is not None:
-        priors = dict(zip(map(str, answer.classes), answer.priors.tolist(), strict=True))
+        priors = dict(
+            zip(map(str, answer.classes), answer.priors.tolist(), strict=True)
+        )
     terms = [
         Terms(
             verb="predict",
@@ -275,7 +324,9 @@ def distinct(benefits: np.ndarray | None, n: int) -> tuple[list[Any], np.ndarray
     """The distinct benefit matrices, None for none, and the position (n,) of each decision's."""
     if benefits is None or benefits.ndim < 3:
         return [benefits], np.zeros(n, dtype=np.intp)
-    flat = np.ascontiguousarray(benefits).reshape(n, math.prod(benefits.shape[1:])) + 0.0
+    flat = (
+        np.ascontiguousarray(benefits).reshape(n, math.prod(benefits.shape[1:])) + 0.0
+    )
     _, first, term = np.unique(flat, axis=0, return_index=True, return_inverse=True)
     return list(benefits[first]), np.ravel(term)
 

@@ -26,7 +26,9 @@ from payoff.retrieval.selection import (
 MAX_SECONDS = 10  # of a core, for all sets of a call
 _SAMPLED_LEARNER = "multilabel_forest"
 _MAX_SAMPLED_LABELS = 20_000  # of all instances of one call
-_MAX_LEAF_ROWS = 20_000_000  # training rows in the leaves of all instances of one call: seconds
+_MAX_LEAF_ROWS = (
+    20_000_000  # training rows in the leaves of all instances of one call: seconds
+)
 # The share of the weight of an instance's label vectors that may be left out: with more, the best
 # set may be another one.
 _MAX_OMITTED = 0.1
@@ -73,7 +75,9 @@ def retrieve(sets: Sets, question: RetrieveFields) -> Retrieved:
     if question.average:
         sets = _by_label(sets)
     choice = _choose(sets, question)
-    return Retrieved(choice, list(choice.warnings), marginals=sets if question.marginals else None)
+    return Retrieved(
+        choice, list(choice.warnings), marginals=sets if question.marginals else None
+    )
 
 
 def retrieve_with(
@@ -92,7 +96,9 @@ def retrieve_with(
     _check_fields(question, extent[1])
     if question.method == "sampled":
         return _retrieve_sampled(model, X, question, warnings)
-    by_class = bool(question.average) or column is not None  # then the items are the instances
+    by_class = (
+        bool(question.average) or column is not None
+    )  # then the items are the instances
     if not by_class:
         question.terms.sizes(len(model.classes))  # even if there are no sets
         check_usable(question.terms.loss, len(model.classes))
@@ -128,7 +134,9 @@ def _check_setting(model: Loaded, question: RetrieveFields) -> None:
     setting = "multilabel" if model.multilabel else "multiclass"
     if question.setting not in ("binary", setting):
         labels = "several labels" if model.multilabel else "one label"
-        raise Invalid.at("/setting", f"{model.name!r} has {labels}; use 'binary' or {setting!r}")
+        raise Invalid.at(
+            "/setting", f"{model.name!r} has {labels}; use 'binary' or {setting!r}"
+        )
 
 
 def _retrieve_sampled(
@@ -141,16 +149,21 @@ def _retrieve_sampled(
         )
     if question.curve or question.average:
         name = "curve" if question.curve else "average"
-        raise Invalid.at(pointer(name), f"{name!r} is not allowed with the method 'sampled'")
+        raise Invalid.at(
+            pointer(name), f"{name!r} is not allowed with the method 'sampled'"
+        )
     choice, sets = sampled_sets(model, X, question.terms)
     marginals = sets if question.marginals else None
-    return Retrieved(choice, [*warnings, *choice.warnings], model.classes, marginals=marginals)
+    return Retrieved(
+        choice, [*warnings, *choice.warnings], model.classes, marginals=marginals
+    )
 
 
 def _check_fields(question: RetrieveFields, items: int) -> None:
     if question.average and question.setting == "binary":
         raise Invalid.at(
-            "/average", "'average' is allowed in the settings 'multilabel' and 'multiclass' only"
+            "/average",
+            "'average' is allowed in the settings 'multilabel' and 'multiclass' only",
         )
     if question.marginals and items > LARGEST_ANSWER:
         raise TooLarge(
@@ -165,7 +178,9 @@ def _positive(model: Loaded, question: RetrieveFields) -> int | None:
     """
     if question.setting != "binary":
         if question.positive is not None:
-            raise Invalid.at("/positive", "'positive' is allowed in the setting 'binary' only")
+            raise Invalid.at(
+                "/positive", "'positive' is allowed in the setting 'binary' only"
+            )
         return None
     names = [str(name) for name in model.classes]
     if question.positive is None and len(names) == 2 and not model.multilabel:
@@ -173,7 +188,8 @@ def _positive(model: Loaded, question: RetrieveFields) -> int | None:
     kind, kinds = ("label", "labels") if model.multilabel else ("class", "classes")
     if question.positive is None:
         raise Invalid.at(
-            "/positive", f"{model.name!r} has {len(names)} {kinds}; name the {kind} that counts"
+            "/positive",
+            f"{model.name!r} has {len(names)} {kinds}; name the {kind} that counts",
         )
     if str(question.positive) not in names:
         raise Invalid.at("/positive", unknown(kind, question.positive, names))
@@ -234,7 +250,9 @@ def _check_rows(sets: Sets) -> None:
         raise Invalid.at(pointer("probabilities", *place), message)
 
 
-def sampled_sets(model: Loaded, X: np.ndarray, terms: SetTerms) -> tuple[Selections, Sets]:
+def sampled_sets(
+    model: Loaded, X: np.ndarray, terms: SetTerms
+) -> tuple[Selections, Sets]:
     """A set for each row X (n, m) as the schema of a model of labels encodes them, and its label
     vectors' marginals.
 
@@ -249,7 +267,9 @@ def sampled_sets(model: Loaded, X: np.ndarray, terms: SetTerms) -> tuple[Selecti
             omitted.append(omitted_weight)
             yield vectors, weights
 
-    selections, marginals = select_sampled(label_vectors(), model.estimator.posterior(X), terms)
+    selections, marginals = select_sampled(
+        label_vectors(), model.estimator.posterior(X), terms
+    )
     unproven = np.array(omitted) > _MAX_OMITTED
     selections.figures[SAMPLED.index("gap"), unproven] = np.nan
     warnings = _omission_warnings(max(omitted, default=0.0), int(unproven.sum()))

@@ -52,7 +52,10 @@ class SetLosses:
                 "'expected_loss' assumes independent labels and has no 'correction':"
                 f" it takes {_MIN_ROWS} rows held out, and {self.rows} could be used"
             )
-        if not abs(self.realised - self.expected) > _STANDARD_ERRORS * self.standard_error:
+        if (
+            not abs(self.realised - self.expected)
+            > _STANDARD_ERRORS * self.standard_error
+        ):
             return None
         return (
             f"'expected_loss' assumes independent labels: on {self.rows} rows held out it was"
@@ -93,7 +96,11 @@ def holdout_losses(model: Loaded) -> Callable[[SetTerms], SetLosses | None]:
     @lru_cache(maxsize=64)
     def losses(terms: SetTerms) -> SetLosses | None:
         try:
-            return no_rows if holdout is None else set_losses(holdout.scores, holdout.y, terms)
+            return (
+                no_rows
+                if holdout is None
+                else set_losses(holdout.scores, holdout.y, terms)
+            )
         except Invalid:
             return None
 

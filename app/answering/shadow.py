@@ -27,7 +27,9 @@ from app.stores import Stores
 from payoff.errors import Flaw, Invalid, PayoffError, pointer, reject
 
 MAX_CHALLENGERS = 3  # of an alias: each decides on all of its requests
-_MAX_WAITING_NUMBERS = 1_000_000  # of the waiting instances; with more, requests have no shadow
+_MAX_WAITING_NUMBERS = (
+    1_000_000  # of the waiting instances; with more, requests have no shadow
+)
 _PAUSE_SECONDS = 1.0  # after an error of the database
 
 _log = logging.getLogger(__name__)
@@ -43,7 +45,9 @@ def check_challengers(
     for reference in references:
         by.need_model(reference)
     if len(references) > MAX_CHALLENGERS:
-        raise Invalid.at("/shadow", f"an alias has at most {MAX_CHALLENGERS} challengers")
+        raise Invalid.at(
+            "/shadow", f"an alias has at most {MAX_CHALLENGERS} challengers"
+        )
     card = stores.registry.index.card(name, version)
     flaws = []
     for i, reference in enumerate(references):
@@ -60,13 +64,17 @@ def _problem(stores: Stores, card: Card, reference: str) -> str:
     try:
         version = Reference.parse(reference)
         if version.version is None:
-            return f"{reference!r} changes its meaning: name a version, as in 'triage:2'"
+            return (
+                f"{reference!r} changes its meaning: name a version, as in 'triage:2'"
+            )
         challenger = stores.registry.index.card(version.name, version.version)
     except (Invalid, NotFound) as error:
         return error.detail
     if (challenger.name, challenger.version) == (card.name, card.version):
         return f"{reference!r} is the version that the alias means"
-    if [str(c) for c in challenger.classes or ()] != [str(c) for c in card.classes or ()]:
+    if [str(c) for c in challenger.classes or ()] != [
+        str(c) for c in card.classes or ()
+    ]:
         return f"{reference!r} has other classes"
     if [f.name for f in challenger.features] != [f.name for f in card.features]:
         return f"{reference!r} has other features, or has them in another order"
@@ -122,15 +130,21 @@ class ShadowDecider:
         if self._thread.is_alive():
             self._thread.join()
 
-    def watched(self, batch: Batch, model: Loaded, fields: PredictFields, rows: Rows) -> Batch:
+    def watched(
+        self, batch: Batch, model: Loaded, fields: PredictFields, rows: Rows
+    ) -> Batch:
         """The batch, on whose rows the challengers of the reference decide once it is stored."""
         challengers = self._shadows.of(fields.model or "")
         if not challengers or not batch.rows:
             return batch
         ids = [row.id for row in batch.rows]
         question = fields.model_copy(update={"explain": False})
-        rows = rows._replace(instances=None, carried=NOTHING)  # to take less memory while they wait
-        offered = Offered(challengers, model, day_of(batch.rows[0].at), question, rows, ids)
+        rows = rows._replace(
+            instances=None, carried=NOTHING
+        )  # to take less memory while they wait
+        offered = Offered(
+            challengers, model, day_of(batch.rows[0].at), question, rows, ids
+        )
         return replace(batch, stored=partial(self.offer, offered))
 
     def offer(self, offered: Offered) -> None:
@@ -160,10 +174,16 @@ class ShadowDecider:
             model = self._registry.load(challenger)
             answer = decide(model, offered.question, offered.rows_for(model))
             share = offered.question.explore
-            if share is not None:  # the draw is the same, or the challenger would explore less
+            if (
+                share is not None
+            ):  # the draw is the same, or the challenger would explore less
                 answer = explored(answer, offered.model.name, offered.ids, share)
             self._shadows.keep(
-                offered.ids, challenger, offered.model.name, offered.day, answer.choice.tolist()
+                offered.ids,
+                challenger,
+                offered.model.name,
+                offered.day,
+                answer.choice.tolist(),
             )
         except (PayoffError, SQLAlchemyError) as error:
             self._shadows.dropped.inc(len(offered.ids))

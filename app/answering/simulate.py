@@ -51,17 +51,20 @@ class SimulateRequest(NamedMatrixFields):
     """Complete rows with their labels, and the budgets to try."""
 
     model: Text = Field(
-        description="name, name:version or name@alias of a forest or tree", examples=["triage"]
+        description="name, name:version or name@alias of a forest or tree",
+        examples=["triage"],
     )
     dataset: Text | None = Field(
         default=None, description="a data set with the model's features and classes"
     )
     rows: Instances | None = Field(default=None, description="or rows")
-    labels: Annotated[list[StrictInt | StrictFloat | StrictStr], Field(fail_fast=True)] | None = (
-        Field(default=None, description="with a class, or a number, for each")
-    )
+    labels: (
+        Annotated[list[StrictInt | StrictFloat | StrictStr], Field(fail_fast=True)]
+        | None
+    ) = Field(default=None, description="with a class, or a number, for each")
     budgets: Annotated[list[_Budget], Field(max_length=20)] | None = Field(
-        default=None, description="of each row; null: some shares of what the dearest row costs"
+        default=None,
+        description="of each row; null: some shares of what the dearest row costs",
     )
     feature_costs: FeatureCosts = Field(
         default=None, description="prices that differ from those of training"
@@ -71,7 +74,9 @@ class SimulateRequest(NamedMatrixFields):
     @model_validator(mode="after")
     def _one_source(self) -> SimulateRequest:
         has_rows = self.rows is not None
-        if (self.dataset is not None) == has_rows or has_rows != (self.labels is not None):
+        if (self.dataset is not None) == has_rows or has_rows != (
+            self.labels is not None
+        ):
             raise ValueError("send either dataset, or rows with labels")
         return self
 
@@ -99,7 +104,8 @@ class BudgetOutcomes(BaseModel):
         default=None, description="until a forest's vote can no longer change"
     )
     worth_stopping: SimulatedOutcome | None = Field(
-        default=None, description="while more is worth its price; of forests, with benefits"
+        default=None,
+        description="while more is worth its price; of forests, with benefits",
     )
 
 
@@ -108,9 +114,13 @@ class Simulation(BaseModel):
 
     model: ModelVersion
     rows: int
-    measure: Literal["error_rate", "mean_squared_error"] = Field(description="what `error` is")
+    measure: Literal["error_rate", "mean_squared_error"] = Field(
+        description="what `error` is"
+    )
     nothing: SimulatedOutcome = Field(description="buying no feature")
-    everything: SimulatedOutcome = Field(description="buying every feature of the model")
+    everything: SimulatedOutcome = Field(
+        description="buying every feature of the model"
+    )
     budgets: list[BudgetOutcomes]
     warnings: list[str]
 
@@ -165,8 +175,12 @@ def simulate(
             place = partial(_place, chosen, columns, question.rows, model.schema.names)
         matrix = by_case(matrix, model.schema, rows.X, columns, place)
         warnings += matrix.warnings
-    simulation = report(acquirer, rows.X, rows.y, prices, matrix, question.budgets, rows.missing)
-    if not math.isfinite(simulation["nothing"]["error"] + simulation["everything"]["error"]):
+    simulation = report(
+        acquirer, rows.X, rows.y, prices, matrix, question.budgets, rows.missing
+    )
+    if not math.isfinite(
+        simulation["nothing"]["error"] + simulation["everything"]["error"]
+    ):
         raise Invalid.at(
             "",
             "the squared errors of these rows are too large for a 64-bit float; use smaller units",
@@ -190,7 +204,9 @@ def _place(
     row = int(chosen[i])
     if name in columns:
         return pointer("columns", name, row)
-    return pointer("rows", row, name if isinstance(rows[row], dict) else names.index(name))
+    return pointer(
+        "rows", row, name if isinstance(rows[row], dict) else names.index(name)
+    )
 
 
 def _labelled_rows(
@@ -205,10 +221,16 @@ def _labelled_rows(
     labels = question.labels
     n = len(question.rows)
     if n != len(labels) or not n:
-        raise Invalid.at("/labels", f"{len(labels)} labels for {n} rows; each row has one")
+        raise Invalid.at(
+            "/labels", f"{len(labels)} labels for {n} rows; each row has one"
+        )
     with below("/rows"):
         X, warnings = model.schema.encode(question.rows)
-    y = _labels_of_numbers(labels) if model.regression else class_codes(labels, model.classes, n)
+    y = (
+        _labels_of_numbers(labels)
+        if model.regression
+        else class_codes(labels, model.classes, n)
+    )
     missing = np.isnan(X)
     # A category that is unknown to the model is NaN, too, but its value has been bought.
     for i, j in zip(*np.nonzero(missing), strict=True):
@@ -227,7 +249,10 @@ def _rows_of_dataset(table: Table, model: Loaded) -> tuple[_Rows, Columns, list[
         place = position.get(feature.name)
         if place is None or table.schema.features[place].type != feature.type:
             flaws.append(
-                Flaw("/dataset", f"the model needs a {feature.type} feature {feature.name!r}")
+                Flaw(
+                    "/dataset",
+                    f"the model needs a {feature.type} feature {feature.name!r}",
+                )
             )
             continue
         column = table.X[:, place]
@@ -265,19 +290,28 @@ def _target(table: Table, model: Loaded) -> tuple[np.ndarray, Flaw | None]:
     if model.regression:
         if table.y.ndim == 1 and not isinstance((classes or (0,))[0], str):
             return table.as_numbers().y, None
-        return table.y, Flaw("/dataset", "its labels are not numbers, which this model predicts")
+        return table.y, Flaw(
+            "/dataset", "its labels are not numbers, which this model predicts"
+        )
     position = {name: i for i, name in enumerate(model.classes)}
     if classes is None or table.y.ndim != 1 or not set(classes) <= set(position):
         named = ", ".join(map(str, model.classes))
-        return table.y, Flaw("/dataset", f"its labels are not the model's classes: {named}")
+        return table.y, Flaw(
+            "/dataset", f"its labels are not the model's classes: {named}"
+        )
     return np.array([position[name] for name in classes])[table.y], None
 
 
 def _labels_of_numbers(labels: Sequence[Any]) -> np.ndarray:
     reject(
-        Flaw(pointer("labels", i), "a label is a number here, as this model predicts numbers")
+        Flaw(
+            pointer("labels", i),
+            "a label is a number here, as this model predicts numbers",
+        )
         for i, label in enumerate(labels)
-        if isinstance(label, bool) or not isinstance(label, int | float) or not is_float(label)
+        if isinstance(label, bool)
+        or not isinstance(label, int | float)
+        or not is_float(label)
     )
     return np.array(labels, dtype=np.float64)
 
@@ -286,7 +320,11 @@ def evenly(n: int) -> np.ndarray:
     """The positions of the rows of n that are simulated: all, or `MAX_ROWS` spread over the table,
     which may be sorted.
     """
-    return np.arange(n) if n <= MAX_ROWS else np.linspace(0, n - 1, MAX_ROWS).astype(np.intp)
+    return (
+        np.arange(n)
+        if n <= MAX_ROWS
+        else np.linspace(0, n - 1, MAX_ROWS).astype(np.intp)
+    )
 
 
 def report(
@@ -316,7 +354,9 @@ def report(
         simulator.matrices = _few_matrices(acquirer, matrix, len(X), n_budgets)
     unlimited, dearest = simulator.run(None)
     if budgets is None:
-        shares = {min(float(f"{share * dearest:.2g}"), LARGEST) for share in _BUDGET_SHARES}
+        shares = {
+            min(float(f"{share * dearest:.2g}"), LARGEST) for share in _BUDGET_SHARES
+        }
         budgets = sorted(shares - {0.0})
     runs = [{"budget": budget, **simulator.run(budget)[0]} for budget in budgets]
     return {
@@ -359,18 +399,24 @@ class _Simulator:
         dearest = 0.0
         n = len(self.rows.X)
         worths = self._worths(budget)
-        matrix_of = np.zeros(n, dtype=np.intp) if self.matrices is None else self.matrices[1]
+        matrix_of = (
+            np.zeros(n, dtype=np.intp) if self.matrices is None else self.matrices[1]
+        )
         size = self._rows_at_once()
         for start in range(0, n, size):
             part = slice(start, start + size)
             rows = _Rows(*(column[part] for column in self.rows))
-            trajectories = self.acquirer.model.travel(rows.X, self.prices, budget, rows.missing)
+            trajectories = self.acquirer.model.travel(
+                rows.X, self.prices, budget, rows.missing
+            )
             dearest = max(dearest, float(trajectories.spent.max(initial=0.0)))
             matrix = self._matrix_of(part)
             ends_by_way = _ends(self.acquirer, trajectories, worths, matrix_of[part])
             for way, ends in ends_by_way.items():
                 figures = sums.setdefault(way, {})
-                for name, column in self._end(trajectories, ends, rows.y, matrix).items():
+                for name, column in self._end(
+                    trajectories, ends, rows.y, matrix
+                ).items():
                     figures[name] = figures.get(name, 0.0) + float(column.sum())
         means = {
             way: {name: total / n for name, total in figures.items()}
@@ -381,7 +427,9 @@ class _Simulator:
     def _worths(self, budget: float | None) -> list[tuple[np.ndarray, Worth]]:
         if self.matrices is None or self.acquirer.experience is None:
             return []
-        return [(B, self.acquirer.worth(B, self.prices, budget)) for B in self.matrices[0]]
+        return [
+            (B, self.acquirer.worth(B, self.prices, budget)) for B in self.matrices[0]
+        ]
 
     def _rows_at_once(self) -> int:
         width = len(self.acquirer.classes)
@@ -417,7 +465,9 @@ class _Simulator:
         n, m = X.shape
         cost = _cost_of_everything(missing, self.prices)
         posterior = self.acquirer.model.posterior(X)
-        P = self.acquirer.probabilities(posterior, np.full(n, m), np.ones(n, dtype=bool))
+        P = self.acquirer.probabilities(
+            posterior, np.full(n, m), np.ones(n, dtype=bool)
+        )
         vote = self.acquirer.model.predict(X)
         return _means(_columns(y, vote, P, cost, np.full(n, m), self.matrix))
 

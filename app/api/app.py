@@ -38,12 +38,21 @@ Every operation below carries an example that works: tried from top to bottom, t
 table from upload to decision. (Only cancelling comes too late by then: 409.)
 """
 _TAGS = [
-    {"name": "train", "description": "Tables to learn from, and jobs that make models of them."},
+    {
+        "name": "train",
+        "description": "Tables to learn from, and jobs that make models of them.",
+    },
     {"name": "predict", "description": "Which action pays most."},
-    {"name": "acquire", "description": "Which feature to learn next, and when enough is known."},
+    {
+        "name": "acquire",
+        "description": "Which feature to learn next, and when enough is known.",
+    },
     {"name": "retrieve", "description": "Which set of items costs least."},
     {"name": "jobs", "description": "How a job stands, whatever it does."},
-    {"name": "compare", "description": "Which learner and which rule earn most on your own data."},
+    {
+        "name": "compare",
+        "description": "Which learner and which rule earn most on your own data.",
+    },
     {
         "name": "models",
         "description": "Published models, their versions and aliases; and models made elsewhere.",
@@ -114,13 +123,17 @@ def create_app(service: Service) -> FastAPI:
 def _include_routes(app: FastAPI) -> None:
     """Add the routes of the package `app.api.routes`, those that take the request itself first."""
     modules = list(routes.modules())
-    direct: list[DirectRoute] = [module.route for module in modules if hasattr(module, "route")]
+    direct: list[DirectRoute] = [
+        module.route for module in modules if hasattr(module, "route")
+    ]
     app.router.routes[:0] = direct
     app.include_router(openapi.router)
     for module in modules:
         if hasattr(module, "router"):
             app.include_router(module.router)
-    openapi.install(app, [route.body_type for route in direct if route.body_type is not None])
+    openapi.install(
+        app, [route.body_type for route in direct if route.body_type is not None]
+    )
 
 
 @asynccontextmanager
@@ -171,7 +184,9 @@ def _announce_stopping(stopping: threading.Event) -> None:
         if not callable(previous):
             continue
 
-        def handle(signum: int, frame: FrameType | None, previous: object = previous) -> None:
+        def handle(
+            signum: int, frame: FrameType | None, previous: object = previous
+        ) -> None:
             stopping.set()
             assert callable(previous)
             previous(signum, frame)

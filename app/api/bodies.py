@@ -23,7 +23,9 @@ def media_type_of_body(request: Request, supported: Collection[str] = ()) -> str
     """The media type of the body, JSON without one; Unsupported where it is neither JSON nor one of
     `supported`.
     """
-    kind = str(request.headers.get("content-type", JSON)).partition(";")[0].strip().lower()
+    kind = (
+        str(request.headers.get("content-type", JSON)).partition(";")[0].strip().lower()
+    )
     if kind == JSON or kind in supported:
         return kind
     if kind.startswith("application/") and kind.endswith("+json"):
@@ -38,19 +40,26 @@ def unsupported(kind: str, supported: Collection[str]) -> Unsupported:
         problem = f"the body comes as {kind[:_MAX_SHOWN]!r}"
     if kind == "application/x-www-form-urlencoded":
         problem += ", which curl -d sends, joining the lines of a file; use --data-binary @file"
-    return Unsupported(f"{problem}; send {', '.join(supported)}, and say so in Content-Type")
+    return Unsupported(
+        f"{problem}; send {', '.join(supported)}, and say so in Content-Type"
+    )
 
 
 def media_type_of_answer(request: Request, supported: Collection[str]) -> str:
     """The supported media type that `Accept` prefers, JSON where it has none of them."""
     accept = request.headers.get("accept", "*/*")
-    if accept in ("*/*", JSON):  # nearly always, and then there is no preference to evaluate
+    if accept in (
+        "*/*",
+        JSON,
+    ):  # nearly always, and then there is no preference to evaluate
         return JSON
     best = JSON
     best_weight = 0.0
     for media_range in accept.lower().split(","):
         kind, *parameters = (part.strip() for part in media_range.split(";"))
-        weight = next((_weight(part[2:]) for part in parameters if part.startswith("q=")), 1.0)
+        weight = next(
+            (_weight(part[2:]) for part in parameters if part.startswith("q=")), 1.0
+        )
         if kind in supported and weight > best_weight:
             best = kind
             best_weight = weight
@@ -77,7 +86,9 @@ async def read(request: Request, body_type: type[_Body]) -> _Body:
         )
     body = await request.body()
     charge = charge_of(request)
-    return await run(request, pace_of(len(body)), lambda: checked(body_type, parsed(body, charge)))
+    return await run(
+        request, pace_of(len(body)), lambda: checked(body_type, parsed(body, charge))
+    )
 
 
 def checked(body_type: type[_Body], fields: Any) -> _Body:
@@ -109,7 +120,9 @@ def _query_flaws(
             yield Flaw(pointer(name), "this query parameter is given twice")
 
 
-def read_query(request: Request, body_type: type[_Body], text_fields: Collection[str]) -> _Body:
+def read_query(
+    request: Request, body_type: type[_Body], text_fields: Collection[str]
+) -> _Body:
     """The query parameters as `body_type`: each is parsed where it is JSON, and text otherwise;
     `text_fields` are text.
     """

@@ -122,18 +122,24 @@ class Axis(NamedTuple):
     def at(self, value: float) -> float:
         """The pixel of a value; values outside the range are put on its edge."""
         inside = min(max(value, self.low), self.high)
-        return self.start + (self.end - self.start) * ((inside - self.low) / (self.high - self.low))
+        return self.start + (self.end - self.start) * (
+            (inside - self.low) / (self.high - self.low)
+        )
 
     def ticks(self, about: int = 6) -> list[tuple[float, str]]:
         """Some `about` round numbers within the range, with their labels."""
         raw = (self.high - self.low) / about
         power = 10.0 ** math.floor(math.log10(raw))
         step = next(
-            factor * power for factor in (1, 2, 5, 10) if factor * power >= raw * (1 - 1e-9)
+            factor * power
+            for factor in (1, 2, 5, 10)
+            if factor * power >= raw * (1 - 1e-9)
         )
         first = math.ceil(self.low / step - 1e-9)
         last = math.floor(self.high / step + 1e-9)
-        return [(count * step, _written(count * step)) for count in range(first, last + 1)]
+        return [
+            (count * step, _written(count * step)) for count in range(first, last + 1)
+        ]
 
     def spread(self) -> list[tuple[float, str]]:
         """About ten ticks, or as many fewer as their labels side by side leave room for."""
@@ -164,8 +170,14 @@ def tag(element: str, content: str = "", **attributes: float | str) -> str:
     """An element; `content` is SVG already. Attribute `cls` is `class`, and `_` in a name stands
     for `-`.
     """
-    written = "".join(f" {_attribute(name, value)}" for name, value in attributes.items())
-    return f"<{element}{written}>{content}</{element}>" if content else f"<{element}{written}/>"
+    written = "".join(
+        f" {_attribute(name, value)}" for name, value in attributes.items()
+    )
+    return (
+        f"<{element}{written}>{content}</{element}>"
+        if content
+        else f"<{element}{written}/>"
+    )
 
 
 def _attribute(name: str, value: float | str) -> str:
@@ -174,7 +186,9 @@ def _attribute(name: str, value: float | str) -> str:
     return f'{key}="{escaped(words)}"'
 
 
-def text(x: float, y: float, words: str, *, cls: str = "", anchor: str = "start") -> str:
+def text(
+    x: float, y: float, words: str, *, cls: str = "", anchor: str = "start"
+) -> str:
     return tag("text", escaped(words), x=x, y=y, cls=cls, text_anchor=anchor)
 
 
@@ -193,7 +207,11 @@ def _stacked(panels: Sequence[Panel], title: str) -> str:
     for height, body in panels:
         parts.append(tag("g", body, transform=f"translate(0 {top:g})"))
         top += height
-    size = {"width": f"{_WIDTH:g}", "height": f"{top:g}", "viewBox": f"0 0 {_WIDTH:g} {top:g}"}
+    size = {
+        "width": f"{_WIDTH:g}",
+        "height": f"{top:g}",
+        "viewBox": f"0 0 {_WIDTH:g} {top:g}",
+    }
     return tag("svg", "".join(parts), xmlns="http://www.w3.org/2000/svg", **size)
 
 
@@ -207,7 +225,8 @@ def frame(x: Axis, y: Axis, across: str, up: str) -> str:
             text(x.start - 8, height + 4, label, cls="soft", anchor="end"),
         ]
     parts += [
-        line(x.at(value), y.start, x.at(value), y.start + 4, "axis") for value, _ in x.spread()
+        line(x.at(value), y.start, x.at(value), y.start + 4, "axis")
+        for value, _ in x.spread()
     ]
     return "".join([*parts, _scale(x, y.start, across)])
 
@@ -219,7 +238,9 @@ def _scale(x: Axis, bottom: float, title: str) -> str:
         rightmost = x.end + _MARGIN - len(label) * CHARACTER / 2
         place = min(x.at(value), rightmost)
         parts.append(text(place, bottom + 18, label, cls="soft", anchor="middle"))
-    parts.append(text((x.start + x.end) / 2, bottom + 38, title, cls="soft", anchor="middle"))
+    parts.append(
+        text((x.start + x.end) / 2, bottom + 38, title, cls="soft", anchor="middle")
+    )
     return "".join(parts)
 
 
@@ -235,42 +256,64 @@ def _key(entries: Sequence[Mark], top: float) -> str:
     """Samples of styles with their words, one a row."""
     rows = [(top + _ROW * row, entry) for row, entry in enumerate(entries)]
     return "".join(
-        line(_MARGIN, y - 4, _MARGIN + 26, y - 4, entry.style) + text(_MARGIN + 34, y, entry.words)
+        line(_MARGIN, y - 4, _MARGIN + 26, y - 4, entry.style)
+        + text(_MARGIN + 34, y, entry.words)
         for y, entry in rows
     )
 
 
-def _plot(title: str, points: Points, entries: Sequence[Mark], titles: tuple[str, str]) -> Panel:
+def _plot(
+    title: str, points: Points, entries: Sequence[Mark], titles: tuple[str, str]
+) -> Panel:
     """A panel: a line through points (x, y), x from 0, which passes through the best cut, too; and
     the entries of its key with a height, those without a place as lines across.
     """
     top = 52 + _ROW * len(entries) + 18
-    marks = [(mark.place, mark.height, mark.style) for mark in entries if mark.height is not None]
+    marks = [
+        (mark.place, mark.height, mark.style)
+        for mark in entries
+        if mark.height is not None
+    ]
     heights = [value for _, value in points] + [height for _, height, _ in marks]
     y = Axis.around(heights, top + _PLOT, top)
     labels_end = _MARGIN + max(len(label) for _, label in y.ticks(5)) * CHARACTER + 8
     x = Axis(0.0, max(points[-1][0], 1.0), labels_end, _WIDTH - _MARGIN)
     cuts = [
-        (place, height) for place, height, style in marks if place is not None and style == "cut"
+        (place, height)
+        for place, height, style in marks
+        if place is not None and style == "cut"
     ]
-    parts = [text(_MARGIN, 24, title, cls="heading"), _key(entries, 52), frame(x, y, *titles)]
+    parts = [
+        text(_MARGIN, 24, title, cls="heading"),
+        _key(entries, 52),
+        frame(x, y, *titles),
+    ]
     parts.append(steps(x, y, sorted([*points, *cuts]), "line"))
     for place, height, style in marks:
         if place is None:
             parts.append(line(x.start, y.at(height), x.end, y.at(height), style))
         else:
             parts.append(line(x.at(place), y.end, x.at(place), y.start, style))
-            parts.append(tag("circle", cx=x.at(place), cy=y.at(height), r=4.5, cls=_DOTS[style]))
+            parts.append(
+                tag("circle", cx=x.at(place), cy=y.at(height), r=4.5, cls=_DOTS[style])
+            )
     return y.start + _BELOW_PLOT, "".join(parts)
 
 
 def _ranked(
-    title: str, notes: Sequence[str], names: str, contenders: Sequence[Dot], lines: Sequence[Mark]
+    title: str,
+    notes: Sequence[str],
+    names: str,
+    contenders: Sequence[Dot],
+    lines: Sequence[Mark],
 ) -> Panel:
     """A panel: one row for each contender, under a row for each group that has a name; lines at
     values to compare.
     """
-    groups = [(name, list(dots)) for name, dots in groupby(contenders, key=lambda dot: dot.group)]
+    groups = [
+        (name, list(dots))
+        for name, dots in groupby(contenders, key=lambda dot: dot.group)
+    ]
     top = 90.0
     bottom = top + _ROW * (len(contenders) + sum(bool(name) for name, _ in groups))
     marks = _near_marks(contenders, lines)
@@ -280,12 +323,17 @@ def _ranked(
         column += ", share of bound"
     parts = [text(_MARGIN, 24, title, cls="heading")]
     parts += [
-        text(_MARGIN, 44 + 18 * place, words, cls="soft") for place, words in enumerate(notes)
+        text(_MARGIN, 44 + 18 * place, words, cls="soft")
+        for place, words in enumerate(notes)
     ]
     parts += [text(_WIDTH - _MARGIN, top - 8, column, cls="soft", anchor="end")]
     parts += [text(_MARGIN, top - 8, names, cls="soft")]
-    parts += [line(x.at(value), top, x.at(value), bottom, "grid") for value, _ in x.spread()]
-    parts += [line(x.at(place), top, x.at(place), bottom, style) for place, style in marks]
+    parts += [
+        line(x.at(value), top, x.at(value), bottom, "grid") for value, _ in x.spread()
+    ]
+    parts += [
+        line(x.at(place), top, x.at(place), bottom, style) for place, style in marks
+    ]
     height = top
     for name, dots in groups:
         if name:
@@ -294,11 +342,16 @@ def _ranked(
         for dot in dots:
             parts += _row(dot, x, height + _ROW / 2)
             height += _ROW
-    parts += [_scale(x, bottom, "benefit per row"), _key(lines, bottom + _BELOW_PLOT + 10)]
+    parts += [
+        _scale(x, bottom, "benefit per row"),
+        _key(lines, bottom + _BELOW_PLOT + 10),
+    ]
     return bottom + _BELOW_PLOT + _ROW * len(lines) + 6, "".join(parts)
 
 
-def _near_marks(contenders: Sequence[Dot], marks: Sequence[Mark]) -> list[tuple[float, str]]:
+def _near_marks(
+    contenders: Sequence[Dot], marks: Sequence[Mark]
+) -> list[tuple[float, str]]:
     """Place and style of the marks that are near enough to the contenders to be drawn."""
     low, high = _range_of(contenders)
     distance = _MAX_DISTANCE * max(high - low, 1e-12 * max(abs(low), abs(high)))
@@ -348,7 +401,9 @@ def wants_svg(request: Request) -> bool:
 
 def svg(content: str) -> Response:
     return Response(
-        content, media_type=SVG, headers={"Vary": "Accept", "Content-Security-Policy": _POLICY}
+        content,
+        media_type=SVG,
+        headers={"Vary": "Accept", "Content-Security-Policy": _POLICY},
     )
 
 
@@ -361,12 +416,21 @@ def benefit_chart(report: Mapping[str, Any], *, corrected: bool) -> str:
     model = report["model"]
     best = report["best"]
     bound = report["upper_bound"]
-    name = "the probabilities sent" if model is None else f"{model['name']}:{model['version']}"
+    name = (
+        "the probabilities sent"
+        if model is None
+        else f"{model['name']}:{model['version']}"
+    )
     contenders = [
-        _dot("", standing, best=standing["rule"] == best["rule"]) for standing in report["rules"]
+        _dot("", standing, best=standing["rule"] == best["rule"])
+        for standing in report["rules"]
     ]
-    notes = _verdict(_spaced(best["rule"]), best["runner_up"] and _spaced(best["runner_up"]), best)
-    title = f"What each rule earns: {name}, {report['rows']} rows ({report['evaluation']})"
+    notes = _verdict(
+        _spaced(best["rule"]), best["runner_up"] and _spaced(best["runner_up"]), best
+    )
+    title = (
+        f"What each rule earns: {name}, {report['rows']} rows ({report['evaluation']})"
+    )
     marks = [Mark(f"upper bound {short(bound)}", "bound", bound)]
     panels = [_ranked(title, notes, "rule", contenders, marks)]
     if report["curve"] is not None:
@@ -377,7 +441,9 @@ def benefit_chart(report: Mapping[str, Any], *, corrected: bool) -> str:
             *_thresholds(report, corrected=corrected),
         ]
         titles = "threshold t on the score", "mean benefit per row"
-        panels.insert(0, _plot(f"What a cut would earn: {name}", points, entries, titles))
+        panels.insert(
+            0, _plot(f"What a cut would earn: {name}", points, entries, titles)
+        )
     return _stacked(panels, f"Benefit of {name}")
 
 
@@ -390,11 +456,15 @@ def comparison_chart(result: Mapping[str, Any]) -> str:
     for row in result["table"]:
         is_best = (row["learner"], row["rule"]) == (best["learner"], best["rule"])
         contenders.append(_dot(row["learner"] or "no model", row, best=is_best))
-    notes = _verdict(_named(best), best["runner_up"] and _named(best["runner_up"]), best)
+    notes = _verdict(
+        _named(best), best["runner_up"] and _named(best["runner_up"]), best
+    )
     title = f"What each learner earns with each rule, {result['rows']} rows"
     lines = [
         Mark(f"upper bound {short(bound)}", "bound", bound),
-        Mark(f"best single action for all {short(same_for_all)}", "plain", same_for_all),
+        Mark(
+            f"best single action for all {short(same_for_all)}", "plain", same_for_all
+        ),
     ]
     panel = _ranked(title, notes, "learner and rule", contenders, lines)
     return _stacked([panel], "Comparison of learners and rules")
@@ -408,12 +478,16 @@ def retrieval_chart(loss: str, sets: Sequence[tuple[Sequence[float], int]]) -> s
     panels = []
     for number, (curve, k) in enumerate(sets[:_MAX_SETS], 1):
         size = len(curve) - 1
-        sizes = sorted({k, *(size * step // _MAX_STEPS for step in range(_MAX_STEPS + 1))})
+        sizes = sorted(
+            {k, *(size * step // _MAX_STEPS for step in range(_MAX_STEPS + 1))}
+        )
         points = [(float(n), curve[n]) for n in sizes]
         retrieved = f"retrieved: {k} of {size} items, {short(curve[k])}"
         entries = [Mark("expected loss", "line"), Mark(retrieved, "cut", k, curve[k])]
         titles = "items retrieved", "expected loss"
-        panels.append(_plot(f"{words}: set {number} of {len(sets)}", points, entries, titles))
+        panels.append(
+            _plot(f"{words}: set {number} of {len(sets)}", points, entries, titles)
+        )
     return _stacked(panels, words)
 
 
@@ -429,7 +503,9 @@ def _spaced(name: str) -> str:
 
 def _named(contender: Mapping[str, Any]) -> str:
     rule = _spaced(contender["rule"])
-    return rule if contender["learner"] is None else f"{contender['learner']} with {rule}"
+    return (
+        rule if contender["learner"] is None else f"{contender['learner']} with {rule}"
+    )
 
 
 def _verdict(best: str, runner_up: str | None, lead: Mapping[str, Any]) -> list[str]:

@@ -41,7 +41,8 @@ StoresDep = Annotated[Stores, Depends(_stores)]
 CallerDep = Annotated[Caller, Depends(_caller)]
 PageSize = Annotated[int, Query(ge=1, le=500)]
 PageToken = Annotated[
-    str | None, Query(max_length=200, description="`next_page_token` of the page before")
+    str | None,
+    Query(max_length=200, description="`next_page_token` of the page before"),
 ]
 
 

@@ -35,7 +35,9 @@ HELD_SECONDS = 1.0  # that the rest of a short body may take
 _PATH = "/predict"
 _JSON = JSON.encode()
 _ACCEPTED = (None, _JSON, b"*/*")
-_OTHER_HEADS = frozenset({b"content-encoding", b"expect", b"transfer-encoding", b"upgrade"})
+_OTHER_HEADS = frozenset(
+    {b"content-encoding", b"expect", b"transfer-encoding", b"upgrade"}
+)
 _NUMBER_BYTES = 25  # of the longest float64 in JSON, and a comma
 _TYPE = (b"content-type", _JSON)
 Head = Mapping[bytes, bytes]
@@ -48,12 +50,16 @@ class Hot(NamedTuple):
     request_id: str
     headers: list[Header]
     body: bytes
-    decided: tuple[str, int, int]  # the model's name, its version, and how many instances
+    decided: tuple[
+        str, int, int
+    ]  # the model's name, its version, and how many instances
     began: float
 
     def lines(self, defaults: list[Header]) -> bytes:
         """The bytes of the response, with the `defaults`, which are the server's own headers."""
-        head = b"".join([b"%b: %b\r\n" % header for header in (*defaults, *self.headers)])
+        head = b"".join(
+            [b"%b: %b\r\n" % header for header in (*defaults, *self.headers)]
+        )
         return b"HTTP/1.1 200 OK\r\n%b\r\n%b" % (head, self.body)
 
 
@@ -82,7 +88,10 @@ class Entrance:
         length = announced(head.get(b"content-length", b""))
         if len(head) != len(headers) or length is None or length > self._max_bytes:
             return None
-        plain = head.get(b"content-type", _JSON) == _JSON and head.get(b"accept") in _ACCEPTED
+        plain = (
+            head.get(b"content-type", _JSON) == _JSON
+            and head.get(b"accept") in _ACCEPTED
+        )
         return head if plain and _OTHER_HEADS.isdisjoint(head) else None
 
     def answer(self, scope: Scope, head: Head, body: bytes) -> Hot | None:
@@ -104,7 +113,12 @@ class Entrance:
             return None
 
     def _decided(
-        self, request_id: str, caller: Caller, rate: list[Header], body: bytes, began: float
+        self,
+        request_id: str,
+        caller: Caller,
+        rate: list[Header],
+        body: bytes,
+        began: float,
     ) -> Hot | None:
         """The answer to a request that is decided at once, and not recorded."""
         document = document_of(body)
@@ -118,7 +132,9 @@ class Entrance:
         if predict_body.fields.record:
             return None
         question = question_of(predict_body, model, self._stores)
-        content = quick_answer(model, question) or self._content(caller, model, question, len(body))
+        content = quick_answer(model, question) or self._content(
+            caller, model, question, len(body)
+        )
         if content is None or len(content) > SMALL:
             return None
         headers = [
@@ -129,7 +145,9 @@ class Entrance:
         if question.fields.saved is not None:
             headers.append((MATRIX_HEADER.encode(), question.fields.saved.encode()))
         counted = model.name, model.version, len(question.rows.X)
-        return Hot(request_id, [*headers, *rate, *ALWAYS, *UNLESS_OWN], content, counted, began)
+        return Hot(
+            request_id, [*headers, *rate, *ALWAYS, *UNLESS_OWN], content, counted, began
+        )
 
     def _content(
         self, caller: Caller, model: Loaded, question: PredictQuestion, size: int
@@ -171,7 +189,13 @@ class Door:
         if first is not None and is_request and not first.get("more_body", False):
             hot = self._entrance.answer(scope, head, first.get("body", b""))
             if hot is not None:
-                await send({"type": "http.response.start", "status": 200, "headers": hot.headers})
+                await send(
+                    {
+                        "type": "http.response.start",
+                        "status": 200,
+                        "headers": hot.headers,
+                    }
+                )
                 await send({"type": "http.response.body", "body": hot.body})
                 self._entrance.count(scope, hot)
                 return

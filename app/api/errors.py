@@ -21,7 +21,10 @@ _log = structlog.get_logger("payoff")
 MEDIA_TYPE = "application/problem+json"
 INFERENCE = "/v2"  # below it the Open Inference Protocol is spoken
 _MAX_CHARACTERS = 1000  # of a message or pointer
-_HEADERS = {401: {"WWW-Authenticate": 'ApiKey realm="payoff"'}, 408: {"Connection": "close"}}
+_HEADERS = {
+    401: {"WWW-Authenticate": 'ApiKey realm="payoff"'},
+    408: {"Connection": "close"},
+}
 _MAX_JOINED = 3  # flaws that are joined into a text
 _INVALID = errors.answer_to(Invalid("")).status
 # The framework's status of an unreadable body, which counts as invalid input here.
@@ -31,9 +34,12 @@ _UNREADABLE = 400
 class FlawDocument(BaseModel):
     """One place in the request, and how to fix it."""
 
-    loc: str = Field(description="JSON pointer into what was sent", examples=["/instances/3/1"])
+    loc: str = Field(
+        description="JSON pointer into what was sent", examples=["/instances/3/1"]
+    )
     msg: str = Field(
-        description="what is wrong, and what is needed", examples=["'age' takes a number or null"]
+        description="what is wrong, and what is needed",
+        examples=["'age' takes a number or null"],
     )
 
 
@@ -83,7 +89,10 @@ def problem(
     if path != INFERENCE and not path.startswith(f"{INFERENCE}/"):
         content = orjson.dumps(_document(status, title, detail, flaws) | more)
         return Response(content, status, headers, MEDIA_TYPE)
-    texts = [flaw.msg + (f" (at {flaw.loc})" if flaw.loc else "") for flaw in flaws[:_MAX_JOINED]]
+    texts = [
+        flaw.msg + (f" (at {flaw.loc})" if flaw.loc else "")
+        for flaw in flaws[:_MAX_JOINED]
+    ]
     document = InferenceError(error=_shortened("; ".join(texts) or detail))
     inference_status = _UNREADABLE if status == _INVALID else status
     return Response(document.model_dump_json(), inference_status, headers, JSON)
@@ -97,7 +106,9 @@ def stored_problem(stored: dict[str, Any]) -> dict[str, Any]:
     return _document(stored["status"], stored["title"], stored["detail"], flaws)
 
 
-def _document(status: int, title: str, detail: str, flaws: tuple[Flaw, ...]) -> dict[str, Any]:
+def _document(
+    status: int, title: str, detail: str, flaws: tuple[Flaw, ...]
+) -> dict[str, Any]:
     """`type` is derived from the title of the status."""
     phrase = HTTPStatus(status).phrase.lower().replace(" ", "-")
     body: dict[str, Any] = {
@@ -145,9 +156,12 @@ def _as_known(error: Exception) -> PayoffError | None:
     """The error as one of the service's, also of the framework or the machine; else None."""
     if isinstance(error, PayoffError):
         return error
-    if isinstance(error, RequestValidationError):  # about parameters: `routing.read` checks bodies
+    if isinstance(
+        error, RequestValidationError
+    ):  # about parameters: `routing.read` checks bodies
         return Invalid.of(
-            Flaw(pointer(detail["loc"][1]), words_of(detail)) for detail in error.errors()
+            Flaw(pointer(detail["loc"][1]), words_of(detail))
+            for detail in error.errors()
         )
     if isinstance(error, RecursionError):
         return Invalid.at("", "this is nested too deeply")
@@ -158,15 +172,21 @@ def _as_known(error: Exception) -> PayoffError | None:
         )
     if isinstance(error, OSError) and error.errno in errors.UNWRITABLE:
         _log.error("the storage failed", error=str(error.strerror))
-        return errors.NotReady("the storage cannot be written at the moment; nothing was changed")
+        return errors.NotReady(
+            "the storage cannot be written at the moment; nothing was changed"
+        )
     return None
 
 
 def _methods(scope: Scope) -> set[str]:
     """The methods of the path, each of which may have a route of its own."""
-    routes = (context.original_route for context in iter_route_contexts(scope["app"].routes))
+    routes = (
+        context.original_route for context in iter_route_contexts(scope["app"].routes)
+    )
     matching = (route for route in routes if route.matches(scope)[0] != Match.NONE)
-    return {method for route in matching for method in getattr(route, "methods", None) or ()}
+    return {
+        method for route in matching for method in getattr(route, "methods", None) or ()
+    }
 
 
 def install(app: FastAPI) -> None:

@@ -18,7 +18,9 @@ Header = tuple[bytes, bytes]
 # For a body as a whole; the balancer in front reads slow ones before it passes them on.
 BODY_SECONDS = 300.0
 _STATE_KEY = "exchange"  # of the exchange in the state of the ASGI scope
-_MAX_DIGITS = 20  # of 2⁶⁴; `int` refuses thousands, of which all but the last may be zeros
+_MAX_DIGITS = (
+    20  # of 2⁶⁴; `int` refuses thousands, of which all but the last may be zeros
+)
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 # Ids need to be unique, not secret, and random bytes are a system call each.
 _PROCESS = secrets.token_hex(4)
@@ -131,7 +133,9 @@ class Channel:
             async with asyncio.timeout_at(self._deadline):
                 message = await self._receive()
         except TimeoutError as error:
-            raise TooSlow(f"the body did not arrive within {BODY_SECONDS:g} s") from error
+            raise TooSlow(
+                f"the body did not arrive within {BODY_SECONDS:g} s"
+            ) from error
         self._is_complete = not message.get("more_body", False)
         size = len(message.get("body", b""))
         self._received += size

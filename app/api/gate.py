@@ -26,7 +26,15 @@ from starlette.types import Scope as ASGIScope
 from app.access.caller import Caller, Keyring, Scope, WrongKey
 from app.access.rates import Windows, rounded_up
 from app.api.errors import problem, response_to
-from app.api.exchange import Channel, Exchange, Header, RateState, announced, exchange_of, too_large
+from app.api.exchange import (
+    Channel,
+    Exchange,
+    Header,
+    RateState,
+    announced,
+    exchange_of,
+    too_large,
+)
 from app.api.memory import BodyLimits, Memory
 from app.api.sites import check_site
 from app.errors import Busy, Forbidden, KeyMissing, TooMany, Unsupported
@@ -35,7 +43,9 @@ from app.monitoring.metrics import RequestMetrics
 from app.tables.text import check_query
 from payoff.errors import Invalid
 
-MAX_AT_ONCE = 1_000  # requests; event streams and requests that wait for a thread are among them
+MAX_AT_ONCE = (
+    1_000  # requests; event streams and requests that wait for a thread are among them
+)
 CLIENT_GONE = 499  # the client disconnected before the response; logged only
 KEY_HEADER = "X-API-Key"
 SCHEME = "key"  # the name of the security scheme in the OpenAPI document
@@ -93,8 +103,12 @@ class GatedRoute(APIRoute):
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         self.access: Access = getattr(endpoint, _ACCESS_ATTRIBUTE, ADMIN)
-        alternatives = [[scope.value] for scope in Scope if scope in self.access.scopes] or [[]]
-        security = [] if self.access.is_open else [{SCHEME: scopes} for scopes in alternatives]
+        alternatives = [
+            [scope.value] for scope in Scope if scope in self.access.scopes
+        ] or [[]]
+        security = (
+            [] if self.access.is_open else [{SCHEME: scopes} for scopes in alternatives]
+        )
         extra = {"security": security, **(options.pop("openapi_extra", None) or {})}
         # Generated clients name a method as the function is named here.
         options["generate_unique_id_function"] = lambda route: route.name
@@ -119,7 +133,9 @@ def install(app: FastAPI, gate: Gate) -> None:
     """Put `gate` around `app` and before its routes; TypeError for a route that ignores it."""
     for context in iter_route_contexts(app.routes):
         if not isinstance(context.original_route, GatedRoute | GatedMount):
-            raise TypeError(f"{context.path} does not ask the gate: use GatedRoute or GatedMount")
+            raise TypeError(
+                f"{context.path} does not ask the gate: use GatedRoute or GatedMount"
+            )
     not_found = app.router.not_found
 
     async def unmatched(scope: ASGIScope, receive: Receive, send: Send) -> None:
@@ -188,7 +204,9 @@ class Gate:
                 # The template of the path, of which there are few.
                 route = getattr(scope.get("route"), "path", "unmatched")
                 status = exchange.status or CLIENT_GONE
-                self.record(scope, route, exchange.request_id, status, perf_counter() - began)
+                self.record(
+                    scope, route, exchange.request_id, status, perf_counter() - began
+                )
                 structlog.contextvars.clear_contextvars()
 
         return gated
@@ -220,7 +238,9 @@ class Gate:
         if query:
             check_query(query)
         exchange.streams = access.uploads
-        exchange.max_bytes = self.limits.upload if access.uploads else self.limits.default
+        exchange.max_bytes = (
+            self.limits.upload if access.uploads else self.limits.default
+        )
         if (announced(headers.get(b"content-length", b"")) or 0) > exchange.max_bytes:
             raise too_large(exchange.max_bytes)
 
@@ -247,7 +267,9 @@ class Gate:
         counts.
         """
         names = [name for name, _ in scope["headers"]]
-        decisive = _KEY_HEADERS if self._keyring.required else (*_KEY_HEADERS, *_SITE_HEADERS)
+        decisive = (
+            _KEY_HEADERS if self._keyring.required else (*_KEY_HEADERS, *_SITE_HEADERS)
+        )
         for header in decisive:
             if names.count(header.lower().encode()) > 1:
                 error = KeyMissing if header in _KEY_HEADERS else Forbidden
@@ -275,7 +297,9 @@ class Gate:
         if rate is None:
             return []
         exchange = exchange_of(scope)
-        if exchange.rate is None:  # else the entrance has counted it, and could not answer
+        if (
+            exchange.rate is None
+        ):  # else the entrance has counted it, and could not answer
             allowance = self._rates.take(caller.client or _address(scope), rate)
             name = b'"key"' if caller.client else b'"address"'
             seconds = rounded_up(allowance.seconds)
@@ -296,7 +320,11 @@ class Gate:
         """Count a request that was answered, and write its line."""
         self._metrics.count(scope["method"], route, status, seconds)
         if self._lines is not None:
-            line = {"request_id": request_id, "method": scope["method"], "path": scope["path"]}
+            line = {
+                "request_id": request_id,
+                "method": scope["method"],
+                "path": scope["path"],
+            }
             self._lines.add({**line, "status": status, "ms": round(seconds * 1e3, 3)})
 
 

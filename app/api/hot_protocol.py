@@ -11,7 +11,10 @@ from typing import Any, cast
 from starlette.types import Scope
 from uvicorn import Config
 from uvicorn._types import ASGI3Application
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import (
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 
 from app.api.entrance import HELD_SECONDS, Entrance, Head
 from app.api.errors import problem
@@ -48,13 +51,24 @@ class HotProtocol(HttpToolsProtocol):
             self._start_held()
         elif self._held is not None:
             self._unset_keepalive_if_required()
-            self.timeout_keep_alive_task = self.loop.call_later(HELD_SECONDS, self._start_held)
-        self._may_hold = False  # no timer is set where a request begins between two pieces
+            self.timeout_keep_alive_task = self.loop.call_later(
+                HELD_SECONDS, self._start_held
+            )
+        self._may_hold = (
+            False  # no timer is set where a request begins between two pieces
+        )
 
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+    def _start_asgi_task(
+        self, cycle: RequestResponseCycle, app: ASGI3Application
+    ) -> None:
         self._unset_keepalive_if_required()  # armed by the answer to a request of the same piece
         head = None
-        if self._may_hold and cycle is self.cycle and cycle.more_body and app is self.app:
+        if (
+            self._may_hold
+            and cycle is self.cycle
+            and cycle.more_body
+            and app is self.app
+        ):
             assert self._entrance is not None
             head = self._entrance.plain_head(cast(Scope, cycle.scope))
         if head is None:
@@ -65,18 +79,26 @@ class HotProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """ValueError for an upgrade with a body: the parser takes that for the next request."""
-        if self.parser.should_upgrade() and not _BODY_HEADERS.isdisjoint(dict(self.headers)):
-            raise ValueError(_UPGRADE)  # the parser has the protocol answer 400 and close
+        if self.parser.should_upgrade() and not _BODY_HEADERS.isdisjoint(
+            dict(self.headers)
+        ):
+            raise ValueError(
+                _UPGRADE
+            )  # the parser has the protocol answer 400 and close
         super().on_headers_complete()
 
     def send_400_response(self, msg: str) -> None:
         """Answer bytes that are no request, or a request for an upgrade, and close."""
         detail = _UPGRADE if self.parser.should_upgrade() else msg
         scope = {"path": (self.url or b"").decode("latin-1")}
-        response = problem(scope, 400, "Bad Request", detail, headers={"Connection": "close"})
+        response = problem(
+            scope, 400, "Bad Request", detail, headers={"Connection": "close"}
+        )
         headers = [*self.server_state.default_headers, *response.raw_headers, *ALWAYS]
         head = b"".join([b"%b: %b\r\n" % header for header in headers])
-        self.transport.write(b"HTTP/1.1 400 Bad Request\r\n%b\r\n%b" % (head, bytes(response.body)))
+        self.transport.write(
+            b"HTTP/1.1 400 Bad Request\r\n%b\r\n%b" % (head, bytes(response.body))
+        )
         self.transport.close()
 
     def on_message_complete(self) -> None:
@@ -94,7 +116,11 @@ class HotProtocol(HttpToolsProtocol):
     def _answer(self, cycle: RequestResponseCycle, head: Head) -> bool:
         """Whether the entrance has answered."""
         assert self._entrance is not None
-        if not cycle.keep_alive or self.flow.write_paused or self.transport.is_closing():
+        if (
+            not cycle.keep_alive
+            or self.flow.write_paused
+            or self.transport.is_closing()
+        ):
             return False
         scope = cast(Scope, cycle.scope)
         answer = self._entrance.answer(scope, head, bytes(cycle.body))

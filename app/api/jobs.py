@@ -81,7 +81,9 @@ async def _states(request: Request, job: Job) -> AsyncGenerator[Job, None]:
     yield job
     while not (job.ended or request.app.state.stopping.is_set()):
         await asyncio.sleep(_LOOK_SECONDS - clock() % _LOOK_SECONDS)
-        job = await limiters(request).looks.run(usecase.look, stores_of(request), job.id)
+        job = await limiters(request).looks.run(
+            usecase.look, stores_of(request), job.id
+        )
         yield job
 
 
@@ -116,7 +118,9 @@ def ordering(example: str) -> Any:
             *args: Any,
             run: Callable[..., Awaitable[Job]] = run_in_threadpool,
         ) -> Job:
-            job = await run(partial(submit, stores, *args, key=idempotency_key, caller=caller))
+            job = await run(
+                partial(submit, stores, *args, key=idempotency_key, caller=caller)
+            )
             response.headers["Location"] = f"/{job.kind}/{job.id}"
             response.headers["Retry-After"] = "1"
             job = await wait(request, response, job, prefer)
@@ -144,7 +148,9 @@ def starting(document: type[BaseModel], *statuses: int) -> dict[str, Any]:
     }
 
 
-async def wait(request: Request, response: Response, job: Job, prefer: str | None) -> Job:
+async def wait(
+    request: Request, response: Response, job: Job, prefer: str | None
+) -> Job:
     """The job once it has ended, or as it stands after the seconds in `Prefer: wait=…`."""
     preference = re.search(r"\bwait\s*=\s*\"?(\d{1,6})\b", prefer or "", re.IGNORECASE)
     if preference is None:

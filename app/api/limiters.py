@@ -37,7 +37,9 @@ async def run(request: Request, pace: Pace, work: Callable[[], _Result]) -> _Res
     """Do the work at its pace."""
     if pace == "now":
         return work()
-    limiter = limiters(request).short if pace == "in a thread" else limiters(request).long
+    limiter = (
+        limiters(request).short if pace == "in a thread" else limiters(request).long
+    )
     return await limiter.run(request, work)
 
 
@@ -76,7 +78,9 @@ class Limiter:
                 "too many requests of this kind are waiting; try again later",
                 seconds=_RETRY_SECONDS,
             )
-        waits = any(limiter.available_tokens < 1 for limiter in (share.threads, self._threads))
+        waits = any(
+            limiter.available_tokens < 1 for limiter in (share.threads, self._threads)
+        )
         share.calls += 1
         try:
             async with share.threads, self._threads:
@@ -88,7 +92,9 @@ class Limiter:
 
     def _share_of(self, request: Request) -> _Share:
         """The share of the key of the request; callers without a key share all threads."""
-        self._shares = {key: share for key, share in self._shares.items() if share.calls}
+        self._shares = {
+            key: share for key, share in self._shares.items() if share.calls
+        }
         caller = exchange_of(request.scope).caller
         key = caller.client if caller else None
         threads = self._count if key is None else max(self._count // 2, 1)
@@ -104,14 +110,18 @@ class Once:
         self._threads = CapacityLimiter(threads)
         self._running: dict[Hashable, asyncio.Task[Any]] = {}
 
-    async def run(self, function: Callable[[*_Args], _Result], *args: *_Args) -> _Result:
+    async def run(
+        self, function: Callable[[*_Args], _Result], *args: *_Args
+    ) -> _Result:
         """The function's result, for all callers with these arguments; one that leaves does not end
         it for the rest.
         """
         key = (function, *args)
         task = self._running.get(key)
         if task is None:
-            task = asyncio.create_task(to_thread.run_sync(function, *args, limiter=self._threads))
+            task = asyncio.create_task(
+                to_thread.run_sync(function, *args, limiter=self._threads)
+            )
             self._running[key] = task
             task.add_done_callback(lambda _: self._running.pop(key))
         return cast(_Result, await asyncio.shield(task))

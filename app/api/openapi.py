@@ -71,24 +71,35 @@ def _document(app: FastAPI, documents: Sequence[type[BaseModel]]) -> dict[str, A
         for in_inference in (False, True)
     )
     components["securitySchemes"] = {
-        SCHEME: {"type": "apiKey", "in": "header", "name": KEY_HEADER, "description": _SCHEME_TEXT}
+        SCHEME: {
+            "type": "apiKey",
+            "in": "header",
+            "name": KEY_HEADER,
+            "description": _SCHEME_TEXT,
+        }
     }
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             _complete(operation, in_inference=path.startswith(INFERENCE))
-            if method == "delete":  # last on the page: what is deleted can no longer be tried
+            if (
+                method == "delete"
+            ):  # last on the page: what is deleted can no longer be tried
                 operation["tags"] = [LAST_TAG]
     return document
 
 
-def _complete_schemas(schemas: dict[str, Any], documents: Sequence[type[BaseModel]]) -> None:
+def _complete_schemas(
+    schemas: dict[str, Any], documents: Sequence[type[BaseModel]]
+) -> None:
     """Add the schemas of errors and `documents`; remove unused ones, and titles that only repeat
     names.
     """
     models: list[tuple[Any, JsonSchemaMode]] = [
         (model, "validation") for model in (Problem, InferenceError, *documents)
     ]
-    _, definitions = models_json_schema(models, ref_template="#/components/schemas/{model}")
+    _, definitions = models_json_schema(
+        models, ref_template="#/components/schemas/{model}"
+    )
     schemas.update(definitions["$defs"])
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
@@ -109,7 +120,10 @@ def _complete(operation: dict[str, Any], *, in_inference: bool) -> None:
     answers = {int(status): answer for status, answer in operation["responses"].items()}
     for content in answers[200].get("content", {}).values() if 200 in answers else ():
         if content.pop("itemSchema", None):  # which is OpenAPI 3.2
-            content["schema"] = {"type": "string", "description": "events, whose data are JSON"}
+            content["schema"] = {
+                "type": "string",
+                "description": "events, whose data are JSON",
+            }
     errors = {status for status in answers if status >= 400}
     errors.add(422)  # a query parameter may always be unknown
     if operation["security"]:
@@ -173,8 +187,12 @@ def _policy(html: str) -> str:
     """Scripts from here, and those in the page itself as it is; Swagger UI styles its elements one
     by one and draws its icons from `data:`.
     """
-    digests = (hashlib.sha256(script.encode()).digest() for script in _INLINE.findall(html))
-    scripts = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+    digests = (
+        hashlib.sha256(script.encode()).digest() for script in _INLINE.findall(html)
+    )
+    scripts = " ".join(
+        f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests
+    )
     return (
         f"default-src 'none'; script-src 'self' {scripts}; style-src 'self' 'unsafe-inline';"
         " img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'self';"

@@ -1,6 +1,13 @@
 """The kinds of routes: what each reads of a request before its function is called."""
 
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterator,
+    Mapping,
+)
 from typing import Any, cast, get_origin
 
 from fastapi import Request, Response, params
@@ -87,13 +94,22 @@ class DirectRoute(GatedRoute):
             schema = {"type": "string", "format": "binary"}
             binary = {media_type: {"schema": schema} for media_type in media_types}
             reference = {"$ref": f"#/components/schemas/{body_type.__name__}"}
-            values = {name: {"value": example} for name, example in (examples or {}).items()}
+            values = {
+                name: {"value": example} for name, example in (examples or {}).items()
+            }
             content = {JSON: {"schema": reference, "examples": values}, **binary}
-            options["openapi_extra"] = {"requestBody": {"required": True, "content": content}}
+            options["openapi_extra"] = {
+                "requestBody": {"required": True, "content": content}
+            }
             if query_type is not None:
-                options["openapi_extra"]["parameters"] = list(_parameters(query_type, body_type))
+                options["openapi_extra"]["parameters"] = list(
+                    _parameters(query_type, body_type)
+                )
             if binary:
-                options["responses"] = {200: {"content": binary}, **options["responses"]}
+                options["responses"] = {
+                    200: {"content": binary},
+                    **options["responses"],
+                }
         super().__init__(path, endpoint, methods=["POST"], **options)
 
         async def direct(scope: Scope, receive: Receive, send: Send) -> None:

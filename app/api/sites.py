@@ -19,7 +19,9 @@ _IMPLIED_PORTS = {"http": ":80", "https": ":443"}
 _MAX_SHOWN = 80  # characters of a header that an error repeats
 
 
-def check_site(method: str, headers: Mapping[bytes, bytes], hosts: frozenset[str]) -> None:
+def check_site(
+    method: str, headers: Mapping[bytes, bytes], hosts: frozenset[str]
+) -> None:
     """Forbidden where the request is not for one of `hosts` or loopback, or is a write from a page
     of another site.
     """
@@ -50,4 +52,6 @@ def check_site(method: str, headers: Mapping[bytes, bytes], hosts: frozenset[str
 @lru_cache(maxsize=100)
 def _is_own_host(host: str, hosts: frozenset[str]) -> bool:
     match = _HOST.fullmatch(host)
-    return match is not None and (match[1] in hosts or _LOOPBACK.fullmatch(match[1]) is not None)
+    return match is not None and (
+        match[1] in hosts or _LOOPBACK.fullmatch(match[1]) is not None
+    )

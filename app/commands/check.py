@@ -54,7 +54,10 @@ def run(chosen: argparse.Namespace) -> int:
         fix = f"{_LISTED}; no other check was run"
         findings = [
             *_unknown(os.environ),
-            *(Finding("settings", "wrong", message, fix) for message in setting_errors(error)),
+            *(
+                Finding("settings", "wrong", message, fix)
+                for message in setting_errors(error)
+            ),
         ]
     for finding in findings:
         print(f"{finding.level:<9}{finding.check:<10}{finding.text}")
@@ -79,7 +82,10 @@ def check(
         return [*findings, Finding("home", "wrong", error.detail, fix)]
     except OSError as error:
         message = f"{error.filename}: {error.strerror or error}"
-        return [*findings, Finding("home", "wrong", message, f"{_DISK}; no other check was run")]
+        return [
+            *findings,
+            Finding("home", "wrong", message, f"{_DISK}; no other check was run"),
+        ]
     checks: dict[str, Callable[[], Iterable[Finding]]] = {
         "database": lambda: _database(stores.database),
         "keys": lambda: _keys(stores, settings.admin_key),
@@ -87,8 +93,12 @@ def check(
             *_storage("models", settings.models, "PAYOFF_MODELS"),
             *_models(stores, deep=deep),
         ],
-        "datasets": lambda: _storage("datasets", settings.datasets_url, "PAYOFF_DATASETS"),
-        "decisions": lambda: _storage("decisions", settings.decisions_url, "PAYOFF_DECISIONS"),
+        "datasets": lambda: _storage(
+            "datasets", settings.datasets_url, "PAYOFF_DATASETS"
+        ),
+        "decisions": lambda: _storage(
+            "decisions", settings.decisions_url, "PAYOFF_DECISIONS"
+        ),
     }
     for name, run_check in checks.items():
         try:
@@ -141,16 +151,23 @@ def _database(database: Database) -> Iterator[Finding]:
         with database.reading() as connection:
             revision = migrations.current(connection)
             if file and Path(file).stat().st_size <= _QUICK_BYTES:
-                integrity = str(connection.execute(text("PRAGMA quick_check(1)")).scalar())
+                integrity = str(
+                    connection.execute(text("PRAGMA quick_check(1)")).scalar()
+                )
     except DatabaseAway as error:
         fix = (
-            "check PAYOFF_DATABASE, and whether the database runs; a damaged file: restore a backup"
+            "check PAYOFF_DATABASE, and whether the database runs; "
+            "a damaged file: restore a backup"
         )
-        yield Finding("database", "wrong", f"{name} cannot be used: {error.reason}", fix)
+        yield Finding(
+            "database", "wrong", f"{name} cannot be used: {error.reason}", fix
+        )
         return
     obstacle = unwritable(file) if file else ""
     if integrity != "ok":
-        yield Finding("database", "wrong", f"{name} is damaged: {integrity}", "restore a backup")
+        yield Finding(
+            "database", "wrong", f"{name} is damaged: {integrity}", "restore a backup"
+        )
     elif obstacle:
         message = f"{name} is readable, but not writable: {obstacle}"
         yield Finding("database", "wrong", message, _DISK)

@@ -61,7 +61,10 @@ def run(chosen: argparse.Namespace) -> int:
         for case in cases():
             show(client, case)
         if not (chosen.exit or chosen.url):
-            print(f"The console is at {client.base_url}, the documentation at /docs.", end=" ")
+            print(
+                f"The console is at {client.base_url}, the documentation at /docs.",
+                end=" ",
+            )
             print("Ctrl-C ends both.")
             try:
                 signal.pause()
@@ -72,7 +75,9 @@ def run(chosen: argparse.Namespace) -> int:
 
 def client_of(url: str) -> httpx.Client:
     key = os.environ.get("PAYOFF_ADMIN_KEY")
-    return httpx.Client(base_url=url, headers={"X-API-Key": key} if key else {}, timeout=60)
+    return httpx.Client(
+        base_url=url, headers={"X-API-Key": key} if key else {}, timeout=60
+    )
 
 
 @contextmanager
@@ -84,7 +89,11 @@ def service(port: int) -> Iterator[httpx.Client]:
                 f"port {port} is in use; choose another:"
                 " payoff demo --port 8001, make demo PORT=8001"
             )
-    environment = {"PAYOFF_ACCESS_LOG": "false", "PAYOFF_LOG_LEVEL": "warning", **os.environ}
+    environment = {
+        "PAYOFF_ACCESS_LOG": "false",
+        "PAYOFF_LOG_LEVEL": "warning",
+        **os.environ,
+    }
     command = [sys.executable, "-m", "app.cli", "serve", "--port", str(port)]
     # Without this, the service would go on after the demo is ended.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
@@ -95,7 +104,9 @@ def service(port: int) -> Iterator[httpx.Client]:
             ready = False
             while not ready:
                 if server.poll() is not None or time.monotonic() > deadline:
-                    raise SystemExit("the service did not become ready; see its last log lines")
+                    raise SystemExit(
+                        "the service did not become ready; see its last log lines"
+                    )
                 time.sleep(0.05)
                 with suppress(httpx.TransportError):
                     ready = client.get("/health/ready").is_success
@@ -112,7 +123,9 @@ def post(client: httpx.Client, path: str, body: Mapping[str, Any]) -> dict[str, 
 def answered(response: httpx.Response) -> dict[str, Any]:
     """The JSON of a response; SystemExit where it is an error."""
     if response.is_error:
-        raise SystemExit(f"{response.url.path} answered {response.status_code}: {response.text}")
+        raise SystemExit(
+            f"{response.url.path} answered {response.status_code}: {response.text}"
+        )
     return response.json()
 
 
@@ -167,12 +180,19 @@ def show(client: httpx.Client, case: Case) -> None:
     }
     job = trained(
         client,
-        {"model": case.model, "learner": {"kind": "logistic"}, "data": data, "holdout": 0.25},
+        {
+            "model": case.model,
+            "learner": {"kind": "logistic"},
+            "data": data,
+            "holdout": 0.25,
+        },
     )
     model = f"{case.model}:{job['model']['version']}"
     print(f"POST /train      {len(train)} rows; the other {len(test)} are test cases")
     accuracy = job["metrics"]["accuracy"]
-    print(f"                 {model} published; accuracy {accuracy:.3f} on rows not seen")
+    print(
+        f"                 {model} published; accuracy {accuracy:.3f} on rows not seen"
+    )
     question = {"model": model, "instances": test.tolist()}
     priced = post(client, "/predict", question | case.stakes)
     blind = post(client, "/predict", question | {"rule": "most_probable"})
@@ -186,22 +206,31 @@ def show(client: httpx.Client, case: Case) -> None:
 
 
 def _show_matrix(case: Case) -> None:
-    print(f"   What each action is worth, in {case.unit}, for each truth (the benefit matrix):")
+    print(
+        f"   What each action is worth, in {case.unit}, for each truth (the benefit matrix):"
+    )
     for name, row in zip(case.classes, case.benefits, strict=True):
         cells = ", ".join(
-            f"{action} {value:+g}" for action, value in zip(case.actions, row, strict=True)
+            f"{action} {value:+g}"
+            for action, value in zip(case.actions, row, strict=True)
         )
         print(f"      {name:<12}{cells}")
 
 
 def _show_decisions(answer: dict[str, Any], truth: Sequence[str]) -> None:
-    print("POST /predict    decisions for the test cases, with their expected benefits:")
+    print(
+        "POST /predict    decisions for the test cases, with their expected benefits:"
+    )
     doubt = np.array(answer["probabilities"]).max(axis=1)
     for i in (*np.argsort(-doubt)[:1], *np.argsort(doubt)[:3]):
-        chances = ", ".join(map("{} {:.0%}".format, answer["classes"], answer["probabilities"][i]))
+        chances = ", ".join(
+            map("{} {:.0%}".format, answer["classes"], answer["probabilities"][i])
+        )
         worth = max(answer["expected_benefits"][i])
         decision = answer["decisions"][i]
-        print(f"      {decision:<24} {worth:+8.1f} expected   ({chances}; in truth {truth[i]})")
+        print(
+            f"      {decision:<24} {worth:+8.1f} expected   ({chances}; in truth {truth[i]})"
+        )
 
 
 def _show_earnings(
@@ -212,13 +241,17 @@ def _show_earnings(
     codes = np.array([case.classes.index(name) for name in truth])
     decided = np.array([case.actions.index(name) for name in priced["decisions"]])
     believed = np.array([case.classes.index(name) for name in blind["decisions"]])
-    obvious = B.argmax(axis=1)  # the best action if the most probable class were certain
+    obvious = B.argmax(
+        axis=1
+    )  # the best action if the most probable class were certain
     earned = B[codes, decided].mean()
     blindly = B[codes, obvious[believed]].mean()
     best = B.max(axis=1)[codes].mean()
     mu = earned / best
     print(f"   Earned on {len(truth)} test cases, in {case.unit}:")
-    print(f"      {earned:8.2f}   deciding by expected benefit   (mu = {mu:.3f}; 1 is perfect)")
+    print(
+        f"      {earned:8.2f}   deciding by expected benefit   (mu = {mu:.3f}; 1 is perfect)"
+    )
     print(f"      {blindly:8.2f}   acting on the most probable class, cost-blind")
     print(f"      {best:8.2f}   if every class were known")
 
@@ -227,14 +260,24 @@ def _show_sets(
     client: httpx.Client, question: dict[str, Any], sought: str, truth: Sequence[str]
 ) -> None:
     """Print the best set for a review in which a miss is worse than a false alarm."""
-    loss = {"setting": "binary", "positive": sought, "loss": {"name": "f_beta", "beta": 3}}
+    loss = {
+        "setting": "binary",
+        "positive": sought,
+        "loss": {"name": "f_beta", "beta": 3},
+    }
     best_set = post(client, "/retrieve", question | loss)["sets"][0]
     actual = np.array(truth) == sought
-    print(f"POST /retrieve   which test cases to review, so that few that are {sought} are missed:")
+    print(
+        f"POST /retrieve   which test cases to review, so that few that are {sought} are missed:"
+    )
     hits = actual[best_set["selected"]].sum()
     f3 = 1 - best_set["expected_loss"]
-    print(f"   {best_set['k']} cases, with {hits} of the {actual.sum()}: the set with the largest")
-    print(f"   expected F3 ({f3:.3f}), which counts recall three times as much as precision.")
+    print(
+        f"   {best_set['k']} cases, with {hits} of the {actual.sum()}: the set with the largest"
+    )
+    print(
+        f"   expected F3 ({f3:.3f}), which counts recall three times as much as precision."
+    )
 
 
 def _ask_step_by_step(
@@ -263,13 +306,18 @@ def _ask_step_by_step(
     trained(client, order)
     stakes = {"model": model, **case.stakes}
     report = post(
-        client, "/acquire/simulate", stakes | {"rows": test.tolist(), "labels": list(truth)}
+        client,
+        "/acquire/simulate",
+        stakes | {"rows": test.tolist(), "labels": list(truth)},
     )
     print(
         "POST /acquire    each measurement has a (made-up) price,"
         " and a forest asks for them one by one:"
     )
-    ways = {"measuring everything": report["everything"], "measuring nothing": report["nothing"]}
+    ways = {
+        "measuring everything": report["everything"],
+        "measuring nothing": report["nothing"],
+    }
     ways["asking while it is worth the price"] = report["budgets"][-1]["worth_stopping"]
     for words, way in ways.items():
         figures = f"{way['questions']:4.1f} measurements for {way['cost']:5.2f}"

@@ -19,7 +19,9 @@ def run(chosen: argparse.Namespace) -> int:
         action: dict[str, Callable[[], list[str]]] = {
             "create": lambda: _create(chosen, keys),
             "list": lambda: _table(keys.list()),
-            "revoke": lambda: ["{0.id} ({0.name}) is revoked".format(keys.revoke(chosen.key))],
+            "revoke": lambda: [
+                "{0.id} ({0.name}) is revoked".format(keys.revoke(chosen.key))
+            ],
         }
         print(*action[chosen.action](), sep="\n")
     return 0
@@ -36,7 +38,17 @@ def _create(chosen: argparse.Namespace, keys: Keys) -> list[str]:
 
 def _table(keys: list[Key]) -> list[str]:
     rows: list[tuple[str, ...]] = [
-        ("ID", "NAME", "SCOPES", "MODELS", "RATE", "JOBS", "CREATED", "EXPIRES", "REVOKED")
+        (
+            "ID",
+            "NAME",
+            "SCOPES",
+            "MODELS",
+            "RATE",
+            "JOBS",
+            "CREATED",
+            "EXPIRES",
+            "REVOKED",
+        )
     ]
     rows += [
         (
@@ -52,12 +64,16 @@ def _table(keys: list[Key]) -> list[str]:
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
-        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+        "  ".join(
+            text.ljust(width) for text, width in zip(row, widths, strict=True)
+        ).rstrip()
         for row in rows
     ]
 
 
 def _day(seconds: float | None) -> str:
     return (
-        "-" if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
+        "-"
+        if seconds is None
+        else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
     )

@@ -20,7 +20,9 @@ def run(chosen: argparse.Namespace) -> int:
         stores = prepare_stores(settings)
         worker = make_worker(settings, stores)
         if settings.metrics_port is not None:
-            start_http_server(settings.metrics_port, chosen.host, of_worker(stores, worker))
+            start_http_server(
+                settings.metrics_port, chosen.host, of_worker(stores, worker)
+            )
     stop = Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stop.set())

@@ -34,7 +34,9 @@ from app.storage.circuit_breaker import CircuitBreaker
 from app.storage.disks import unwritable
 from payoff.errors import Invalid
 
-_BUSY_MS = 15_000  # how long a writer waits for another; writes here take about a millisecond
+_BUSY_MS = (
+    15_000  # how long a writer waits for another; writes here take about a millisecond
+)
 _POOL_SECONDS = 3.0  # how long to wait for one of this process's own connections
 _READ_ONLY = "25006"  # SQLSTATE of a standby before it is promoted
 _WAIT_SECONDS = 0.25
@@ -59,7 +61,9 @@ class Database:
     reached every transaction is refused with Unavailable, and soon.
     """
 
-    def __init__(self, url: str, *, connections: int = 10, seconds: float = 5.0) -> None:
+    def __init__(
+        self, url: str, *, connections: int = 10, seconds: float = 5.0
+    ) -> None:
         self.engine = _engine(url, connections, seconds)
         self.is_sqlite = self.engine.dialect.name == "sqlite"
         self.file = self.engine.url.database if self.is_sqlite else None
@@ -72,11 +76,15 @@ class Database:
         self._breaker = CircuitBreaker()
         self._answered = True  # so that changes are logged once
 
-    def reading(self, *, without_timeout: bool = False) -> AbstractContextManager[Connection]:
+    def reading(
+        self, *, without_timeout: bool = False
+    ) -> AbstractContextManager[Connection]:
         """A snapshot to read from; never waits for a writer. No time-out if `without_timeout`."""
         return self._begun(self._reader.connect, without_timeout=without_timeout)
 
-    def writing(self, *, without_timeout: bool = False) -> AbstractContextManager[Connection]:
+    def writing(
+        self, *, without_timeout: bool = False
+    ) -> AbstractContextManager[Connection]:
         """A transaction, committed at the end and rolled back on an exception.
 
         On SQLite it holds the write lock from its first moment (BEGIN IMMEDIATE): a deferred
@@ -87,7 +95,10 @@ class Database:
 
     @contextmanager
     def _begun(
-        self, begin: Callable[[], AbstractContextManager[Connection]], *, without_timeout: bool
+        self,
+        begin: Callable[[], AbstractContextManager[Connection]],
+        *,
+        without_timeout: bool,
     ) -> Iterator[Connection]:
         self._breaker.admit(DatabaseAway)
         with self.translating(), begin() as connection:
@@ -125,7 +136,9 @@ class Database:
             with suppress(SQLAlchemyError, Unavailable), self.reading() as connection:
                 is_standby.append(bool(connection.execute(text(query)).scalar()))
 
-        asking = Thread(target=ask, daemon=True)  # it may hang for longer than the caller has time
+        asking = Thread(
+            target=ask, daemon=True
+        )  # it may hang for longer than the caller has time
         asking.start()
         asking.join(_ANSWER_SECONDS)
         if not is_standby or (self.file and not Path(self.file).exists()):
@@ -147,7 +160,9 @@ class Database:
                 with self.reading():
                     return
             except DatabaseAway as error:
-                if monotonic() > until or (self.is_sqlite and "locked" not in error.reason):
+                if monotonic() > until or (
+                    self.is_sqlite and "locked" not in error.reason
+                ):
                     raise
                 sleep(_WAIT_SECONDS)
 
@@ -157,7 +172,9 @@ class Database:
         """
         self._breaker.admit(DatabaseAway)
         with self.translating():
-            connection = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+            connection = self.engine.connect().execution_options(
+                isolation_level="AUTOCOMMIT"
+            )
             connection.detach()
             return connection
 
@@ -171,7 +188,9 @@ class Database:
         transactions end.
         """
         self.changes.stop()
-        event.listen(self.engine, "checkin", lambda _connection, record: record.invalidate())
+        event.listen(
+            self.engine, "checkin", lambda _connection, record: record.invalidate()
+        )
         self.engine.dispose()
 
     @contextmanager
@@ -184,7 +203,10 @@ class Database:
         except (SQLAlchemyError, self.driver.Error) as error:
             cause = error.orig if isinstance(error, DBAPIError) else error
             is_away = isinstance(
-                cause, NoConnectionFree | self.driver.OperationalError | self.driver.InterfaceError
+                cause,
+                NoConnectionFree
+                | self.driver.OperationalError
+                | self.driver.InterfaceError,
             )
             # SQLite raises this very class for a file that it cannot read.
             is_damaged = type(cause) is self.driver.DatabaseError
@@ -247,7 +269,9 @@ def _engine(url: str, connections: int, seconds: float) -> Engine:
         lambda _dialect, _record, _words, named: postgres.connect(named, seconds),
     )
     event.listen(
-        engine, "reset", lambda connection, _record, _state: postgres.limit(connection, seconds)
+        engine,
+        "reset",
+        lambda connection, _record, _state: postgres.limit(connection, seconds),
     )
     return engine
 

@@ -37,7 +37,8 @@ def place_of(token: str | None, pattern: str) -> str | None:
     """
     if token is not None and not re.fullmatch(pattern, token):
         raise Invalid.at(
-            "/page_token", "invalid page_token: send the next_page_token of an earlier answer"
+            "/page_token",
+            "invalid page_token: send the next_page_token of an earlier answer",
         )
     return token
 
@@ -50,7 +51,10 @@ def is_pattern(text: str) -> bool:
 def regex_of(patterns: Iterable[str]) -> re.Pattern[str]:
     """A regular expression that fully matches the names that one of the patterns matches."""
     return re.compile(
-        "|".join(re.escape(text).replace(r"\*", ".*").replace(r"\?", ".") for text in patterns)
+        "|".join(
+            re.escape(text).replace(r"\*", ".*").replace(r"\?", ".")
+            for text in patterns
+        )
     )
 
 
@@ -58,5 +62,8 @@ def matches(column: ColumnElement[Any], patterns: Iterable[str]) -> ColumnElemen
     """Whether a name in `column` matches a pattern. Names are lower-case: LIKE of SQLite ignores
     case.
     """
-    translated = (text.replace("_", r"\_").replace("*", "%").replace("?", "_") for text in patterns)
+    translated = (
+        text.replace("_", r"\_").replace("*", "%").replace("?", "_")
+        for text in patterns
+    )
     return or_(false(), *(column.like(text, escape="\\") for text in translated))

@@ -24,7 +24,9 @@ class Poller:
     end the polling.
     """
 
-    def __init__(self, name: str, look: Callable[[], None], seconds: float = _SECONDS) -> None:
+    def __init__(
+        self, name: str, look: Callable[[], None], seconds: float = _SECONDS
+    ) -> None:
         self._name = name
         self._look = look
         self._seconds = seconds
@@ -57,7 +59,9 @@ class Poller:
             try:
                 self._look()
             except Exception:  # whatever it is, the next look may succeed
-                log.exception("unexpected error in the thread %r, which goes on", self._name)
+                log.exception(
+                    "unexpected error in the thread %r, which goes on", self._name
+                )
             self._awake.wait(self._seconds)
             self._awake.clear()
 
@@ -72,7 +76,9 @@ class Changes:
     for this, not one for each follower.
     """
 
-    def __init__(self, reading: Callable[[], AbstractContextManager[Connection]]) -> None:
+    def __init__(
+        self, reading: Callable[[], AbstractContextManager[Connection]]
+    ) -> None:
         self._reading = reading
         self._followers: tuple[Follower, ...] = ()
         self._poller = Poller("changes", lambda: self._look(self._followers))
@@ -84,7 +90,9 @@ class Changes:
         """Whether there are followers, and no look has ended for `_LATE_SECONDS`."""
         return bool(self._followers) and monotonic() - self._looked > _LATE_SECONDS
 
-    def follow(self, query: Callable[[Connection], Any], receive: Callable[[Any], None]) -> None:
+    def follow(
+        self, query: Callable[[Connection], Any], receive: Callable[[Any], None]
+    ) -> None:
         """Have `receive` called with the result of `query`: now, and then in a thread, again and
         again until `stop`.
 
@@ -116,7 +124,9 @@ class Changes:
                 except Exception as error:
                     message = str(error)
                     troubles.add(message)
-                    if message not in self._troubles:  # logged once: it is tried twice a second
+                    if (
+                        message not in self._troubles
+                    ):  # logged once: it is tried twice a second
                         is_odd = not isinstance(error, Unavailable)
                         log.warning(
                             "a change cannot be used, what was known stays: %s",

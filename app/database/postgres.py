@@ -88,7 +88,11 @@ def limit(connection: Connection, seconds: float) -> None:
 
 def lift_limits(transaction: Transaction) -> None:
     """Remove the time-outs of the rest of this transaction."""
-    for setting in ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"):
+    for setting in (
+        "statement_timeout",
+        "lock_timeout",
+        "idle_in_transaction_session_timeout",
+    ):
         transaction.execute(text(f"SET LOCAL {setting} = 0"))
     connection = transaction.connection.driver_connection
     assert isinstance(connection, Connection)

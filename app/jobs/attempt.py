@@ -86,7 +86,9 @@ class Attempt:
 
     def start(self) -> None:
         for name, work in (("work", self._run), ("lease", self._renew)):
-            threading.Thread(target=work, name=f"{self.job.id} {name}", daemon=True).start()
+            threading.Thread(
+                target=work, name=f"{self.job.id} {name}", daemon=True
+            ).start()
 
     def stop(self, ending: Ending) -> None:
         """Have the process ended; the first call decides how the job goes on."""
@@ -118,7 +120,9 @@ class Attempt:
         if self._stop is not None:
             return self._stop
         try:
-            with started(main, self.target, self.argument, self.job, self.limits.threads) as (
+            with started(
+                main, self.target, self.argument, self.job, self.limits.threads
+            ) as (
                 process,
                 reader,
             ):
@@ -126,7 +130,8 @@ class Attempt:
         except Exception as error:
             self.log.exception("the process of a job could not be run")
             return Ending(
-                Event.DIE, Failure(f"its process could not be run ({type(error).__name__})")
+                Event.DIE,
+                Failure(f"its process could not be run ({type(error).__name__})"),
             )
         return self._failure or self._stop or _ending_of(process.exitcode)
 
@@ -158,7 +163,9 @@ class Attempt:
                 message = json.loads(reader.recv_bytes())
                 if "failure" in message:
                     self._failure = Ending(
-                        Event(message["event"]), Failure(**message["failure"]), message["trace"]
+                        Event(message["event"]),
+                        Failure(**message["failure"]),
+                        message["trace"],
                     )
                 else:
                     self._fraction = message["fraction"]
@@ -170,7 +177,8 @@ class Attempt:
             return NOT_RENEWED
         if monotonic() > deadline:
             return Ending(
-                Event.FAIL, Failure(f"it took longer than the {limits.seconds:g} s allowed")
+                Event.FAIL,
+                Failure(f"it took longer than the {limits.seconds:g} s allowed"),
             )
         if limits.memory_bytes < math.inf and _resident(pid) > limits.memory_bytes:
             return Ending(
@@ -214,7 +222,8 @@ class Attempt:
                 self._settle(ending)
             except Unavailable as error:
                 self.log.warning(
-                    "the end of an attempt is not stored yet", error=type(error).__name__
+                    "the end of an attempt is not stored yet",
+                    error=type(error).__name__,
                 )
             except Exception:  # other attempts go on
                 self.log.exception("the end of an attempt could not be stored")
@@ -232,7 +241,10 @@ class Attempt:
         job_after = self.queue.end(job, ending)
         if job_after is not None:
             self.log.warning(
-                "attempt ended", then=ending.event, why=ending.failure.detail, trace=ending.trace
+                "attempt ended",
+                then=ending.event,
+                why=ending.failure.detail,
+                trace=ending.trace,
             )
             self.notify(job_after)
             return
@@ -253,7 +265,11 @@ def _ending_of(code: int | None) -> Ending:
         return Ending(Event.FAIL, Failure("its work ended without a result"))
     reason = f"its process ended unexpectedly with exit code {code}"
     if code < 0:
-        hint = " (perhaps it needed more memory than there is)" if -code == signal.SIGKILL else ""
+        hint = (
+            " (perhaps it needed more memory than there is)"
+            if -code == signal.SIGKILL
+            else ""
+        )
         reason = f"its process was killed by signal {-code}{hint}"
     return Ending(Event.DIE, Failure(reason))
 
@@ -284,7 +300,12 @@ def _resident(pid: int) -> int:
 
 
 def main(
-    target: Target, argument: Any, job: Job, threads: int, attempt_end: Connection, pipe: Connection
+    target: Target,
+    argument: Any,
+    job: Job,
+    threads: int,
+    attempt_end: Connection,
+    pipe: Connection,
 ) -> None:
     """Run `target(argument, job)`; its error is reported to its `Attempt`."""
     end_with(attempt_end)
@@ -316,7 +337,9 @@ class Reporter:
             return
         self._stage = stage
         self._silent_until = moment + _REPORT_SECONDS
-        with contextlib.suppress(BlockingIOError):  # short enough to be written whole or not at all
+        with contextlib.suppress(
+            BlockingIOError
+        ):  # short enough to be written whole or not at all
             self._send({"fraction": fraction, "stage": stage[:200]})
 
     def report_failure(self, error: Exception) -> None:
@@ -329,7 +352,9 @@ class Reporter:
             event = Event.MISS
         elif isinstance(error, Died):
             event = Event.DIE
-        self._send({"event": event, "failure": asdict(Failure.of(error)), "trace": trace})
+        self._send(
+            {"event": event, "failure": asdict(Failure.of(error)), "trace": trace}
+        )
 
     def _send(self, message: dict[str, Any]) -> None:
         self._pipe.send_bytes(json.dumps(message).encode())

@@ -36,7 +36,15 @@ _CLOSE_SECONDS = 2.0
 _LARGE = 16_384
 
 Call = tuple[Callable[..., Any], Sequence[Any], Mapping[str, Any]]
-_MUST_AGREE = ("payoff", "scikit-learn", "numpy", "scipy", "numba", "joblib", "distributed")
+_MUST_AGREE = (
+    "payoff",
+    "scikit-learn",
+    "numpy",
+    "scipy",
+    "numba",
+    "joblib",
+    "distributed",
+)
 Result = Any  # a future of Dask's, or a local one that holds an error
 
 
@@ -77,7 +85,9 @@ class Cluster(ParallelBackendBase):
             client.wait_for_workers(1, timeout=_WORKER_SECONDS)
             return int(max(2, sum(client.ncores().values())))
 
-    def submit(self, func: Any, callback: Callable[[Result], None] | None = None) -> Result:
+    def submit(
+        self, func: Any, callback: Callable[[Result], None] | None = None
+    ) -> Result:
         """Send a batch of calls; arrays in their arguments are sent the first time only."""
         try:
             future: Result = self._send(func.items)
@@ -136,7 +146,9 @@ class Cluster(ParallelBackendBase):
     def _client(self) -> Any:
         if self._connected is None:
             connect: Any = Client  # which has no types
-            self._connected = connect(self._address, timeout=_CONNECT_SECONDS, set_as_default=False)
+            self._connected = connect(
+                self._address, timeout=_CONNECT_SECONDS, set_as_default=False
+            )
         return self._connected
 
     def _placed(self, value: np.ndarray) -> Future:
@@ -146,7 +158,9 @@ class Cluster(ParallelBackendBase):
                 value, broadcast=True, hash=False, direct=True
             )
             # At exit all references end, and nothing needs to be removed.
-            weakref.finalize(value, self._placed_arrays.pop, id(value), None).atexit = False
+            weakref.finalize(
+                value, self._placed_arrays.pop, id(value), None
+            ).atexit = False
         return self._placed_arrays[id(value)]
 
 
@@ -178,7 +192,10 @@ class Elsewhere(NamedTuple):
 @cache
 def versions() -> dict[str, str]:
     """The versions that decide whether results are the same on all machines, to the last bit."""
-    return {"Python": platform.python_version(), **{name: version(name) for name in _MUST_AGREE}}
+    return {
+        "Python": platform.python_version(),
+        **{name: version(name) for name in _MUST_AGREE},
+    }
 
 
 def run(pickled: bytes, expected: Mapping[str, str], *arrays: np.ndarray) -> list[Any]:
@@ -199,4 +216,7 @@ def run(pickled: bytes, expected: Mapping[str, str], *arrays: np.ndarray) -> lis
         return arrays[value.number] if isinstance(value, Elsewhere) else value
 
     cap_threads(1)
-    return [function(*map(with_array, values), **keywords) for function, values, keywords in calls]
+    return [
+        function(*map(with_array, values), **keywords)
+        for function, values, keywords in calls
+    ]

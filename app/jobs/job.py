@@ -44,7 +44,9 @@ TRANSITIONS: dict[tuple[Status, Event], Status] = {
     (Status.RUNNING, Event.RELEASE): Status.QUEUED,
 }
 
-ENDED = frozenset(Status) - {start for (start, _), end in TRANSITIONS.items() if start is not end}
+ENDED = frozenset(Status) - {
+    start for (start, _), end in TRANSITIONS.items() if start is not end
+}
 
 
 def after(status: Status, event: Event) -> Status:
@@ -102,7 +104,11 @@ class Job:
     @property
     def named(self) -> dict[str, Any]:
         """The fields of log lines that name this attempt, and the request that began the job."""
-        request = {"request_id": self.notes["request_id"]} if "request_id" in self.notes else {}
+        request = (
+            {"request_id": self.notes["request_id"]}
+            if "request_id" in self.notes
+            else {}
+        )
         return {"job": self.id, "attempt": self.attempt, **request}
 
 
@@ -144,4 +150,6 @@ class Ending:
 
 CANCELLED = Ending(Event.STOP, Failure("it was cancelled"))
 RELEASED = Ending(Event.RELEASE, Failure("its worker was stopped"))
-NOT_RENEWED = Ending(Event.MISS, Failure("its worker could not renew the lease in time"))
+NOT_RENEWED = Ending(
+    Event.MISS, Failure("its worker could not renew the lease in time")
+)

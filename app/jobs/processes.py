@@ -58,7 +58,9 @@ def started(
     parent_end, kept = CONTEXT.Pipe(duplex=False)
     with receiver, kept:
         with sender, parent_end:
-            process = CONTEXT.Process(target=target, args=(*arguments, parent_end, sender))
+            process = CONTEXT.Process(
+                target=target, args=(*arguments, parent_end, sender)
+            )
             with LOCK:
                 process.start()
         try:
@@ -84,7 +86,11 @@ def end_with(parent_end: Connection) -> None:
     if sys.platform == "linux":
         fcntl.fcntl(parent_end, fcntl.F_SETOWN, -os.getpgrp())
         fcntl.fcntl(parent_end, fcntl.F_SETSIG, signal.SIGKILL)
-        fcntl.fcntl(parent_end, fcntl.F_SETFL, fcntl.fcntl(parent_end, fcntl.F_GETFL) | os.O_ASYNC)
+        fcntl.fcntl(
+            parent_end,
+            fcntl.F_SETFL,
+            fcntl.fcntl(parent_end, fcntl.F_GETFL) | os.O_ASYNC,
+        )
     else:
         threading.Thread(target=_watch, args=(parent_end,), daemon=True).start()
     if parent_end.poll(0):  # it closed before the lines above

@@ -55,7 +55,11 @@ KEY_PLACE = "/headers/Idempotency-Key"
 
 PENDING = JOBS.c.status.in_([status for status in Status if status not in ENDED])
 
-_BEGUN = (Status.RUNNING, Status.SUCCEEDED, Status.FAILED)  # a cancelled job may never have begun
+_BEGUN = (
+    Status.RUNNING,
+    Status.SUCCEEDED,
+    Status.FAILED,
+)  # a cancelled job may never have begun
 _RETRY_SECONDS = 5  # jobs end in their own time; more frequent requests do not help
 _EXPIRED = 500  # rows that one call removes at most, so that no transaction is long
 _ID = re.compile(r"job_[0-9a-f]{20}")
@@ -112,7 +116,10 @@ class Queue:
         lease_seconds: float = 10.0,
     ) -> None:
         self.database = database
-        self._bounds = {Event.DIE: ("deaths", attempts), Event.MISS: ("outages", outages)}
+        self._bounds = {
+            Event.DIE: ("deaths", attempts),
+            Event.MISS: ("outages", outages),
+        }
         self.lease_seconds = lease_seconds
         self.wake: Callable[[], None] = lambda: None
 
@@ -157,7 +164,9 @@ class Queue:
                 row["turn"] = _next_turn(connection, client)
                 if client is not None and origin.max_jobs is not None:
                     _admit(connection, job_id, client, origin.max_jobs)
-                inserted = connection.execute(insert(JOBS).values(row).returning(*JOB_COLUMNS))
+                inserted = connection.execute(
+                    insert(JOBS).values(row).returning(*JOB_COLUMNS)
+                )
                 job = job_of(inserted.mappings().one())
                 also(connection, job)
         except IntegrityError:
@@ -180,7 +189,11 @@ class Queue:
         if not _ID.fullmatch(job_id):
             raise unknown_job(job_id)
         with self.database.reading() as connection:
-            row = connection.execute(select(*columns).where(JOBS.c.id == job_id)).mappings().first()
+            row = (
+                connection.execute(select(*columns).where(JOBS.c.id == job_id))
+                .mappings()
+                .first()
+            )
         if row is None:
             raise unknown_job(job_id)
         return job_of(row)
@@ -200,7 +213,9 @@ class Queue:
         `results_of`.
         """
         statement = (
-            select(*listed_columns(results_of)).order_by(JOBS.c.seq.desc()).limit(page_size + 1)
+            select(*listed_columns(results_of))
+            .order_by(JOBS.c.seq.desc())
+            .limit(page_size + 1)
         )
         for column, value in ((JOBS.c.status, jobs.status), (JOBS.c.model, jobs.model)):
             if value is not None:
@@ -234,7 +249,11 @@ class Queue:
         Conflict. `also` writes in the same transaction where the job changes.
         """
         with self.database.writing() as connection:
-            job = _held(connection, JOBS.c.id == job_id) if _ID.fullmatch(job_id) else None
+            job = (
+                _held(connection, JOBS.c.id == job_id)
+                if _ID.fullmatch(job_id)
+                else None
+            )
             if job is None:
                 raise unknown_job(job_id)
             if job.status is not Status.CANCELLED and not job.cancel_requested:
@@ -265,9 +284,15 @@ class Queue:
             "started_at": self.database.now,
             "stage": "",
         }
-        statement = update(JOBS).where(JOBS.c.seq == first.scalar_subquery(), queued).values(begun)
+        statement = (
+            update(JOBS)
+            .where(JOBS.c.seq == first.scalar_subquery(), queued)
+            .values(begun)
+        )
         with self.database.writing() as connection:
-            row = connection.execute(statement.returning(*JOB_COLUMNS)).mappings().first()
+            row = (
+                connection.execute(statement.returning(*JOB_COLUMNS)).mappings().first()
+            )
         return None if row is None else job_of(row)
 
     def beat(self, job: Job, progress: float, stage: str) -> Ending | None:
@@ -281,7 +306,9 @@ class Queue:
             .values(progress=progress, stage=stage, lease_until=lease)
         )
         with self.database.writing() as connection:
-            cancel = connection.execute(renewal.returning(JOBS.c.cancel_requested)).scalar()
+            cancel = connection.execute(
+                renewal.returning(JOBS.c.cancel_requested)
+            ).scalar()
         if cancel is None:
             return NOT_RENEWED
         return CANCELLED if cancel else None
@@ -304,7 +331,9 @@ class Queue:
         held = self.held(connection, job)
         if held.cancel_requested:
             raise Conflict(f"{job.id} is to be cancelled: its work does not count")
-        self._move(connection, held, Event.SUCCEED, result=result, progress=1.0, stage="done")
+        self._move(
+            connection, held, Event.SUCCEED, result=result, progress=1.0, stage="done"
+        )
 
     def end(self, job: Job, ending: Ending) -> Job | None:
         """Store how an attempt ended; returns the job as it is then, None where the attempt does
@@ -319,13 +348,18 @@ class Queue:
 
     def recover_from_dead_workers(self) -> list[Job]:
         """Take the jobs of workers that stopped responding; returns them as they are now."""
-        silent = (JOBS.c.status == Status.RUNNING) & (JOBS.c.lease_until < self.database.now)
+        silent = (JOBS.c.status == Status.RUNNING) & (
+            JOBS.c.lease_until < self.database.now
+        )
         with self.database.writing() as connection:
             rows = connection.execute(
                 select(*JOB_COLUMNS).where(silent).with_for_update(skip_locked=True)
             )
             ending = Ending(Event.DIE, Failure("its worker stopped responding"))
-            return [self._end(connection, job_of(row), ending) for row in rows.mappings().all()]
+            return [
+                self._end(connection, job_of(row), ending)
+                for row in rows.mappings().all()
+            ]
 
     # For operators
 
@@ -358,7 +392,9 @@ class Queue:
 
     # Steps
 
-    def _move(self, connection: Connection, held: Job, event: Event, **values: Any) -> Job:
+    def _move(
+        self, connection: Connection, held: Job, event: Event, **values: Any
+    ) -> Job:
         """Write the status of a held job after `event`; Conflict where the table of transitions
         does not have it.
         """
@@ -371,7 +407,10 @@ class Queue:
         if status is Status.QUEUED:
             changes |= {"started_at": None, "progress": 0.0}
         statement = (
-            update(JOBS).where(JOBS.c.seq == held.seq).values(changes).returning(*JOB_COLUMNS)
+            update(JOBS)
+            .where(JOBS.c.seq == held.seq)
+            .values(changes)
+            .returning(*JOB_COLUMNS)
         )
         return job_of(connection.execute(statement).mappings().one())
 
@@ -389,11 +428,17 @@ class Queue:
             if times >= maximum:
                 event = Event.FAIL
                 if times > 1:
-                    failure = Failure(f"tried {times} times; the last time: {failure.detail}")
+                    failure = Failure(
+                        f"tried {times} times; the last time: {failure.detail}"
+                    )
         if event is Event.FAIL:
             return self._move(connection, held, event, error=asdict(failure), **counts)
         return self._move(
-            connection, held, event, stage=f"to be tried again: {failure.detail}", **counts
+            connection,
+            held,
+            event,
+            stage=f"to be tried again: {failure.detail}",
+            **counts,
         )
 
 
@@ -407,7 +452,11 @@ def id_of_key(key: str, client: str | None = None) -> str:
 
 def _owned(job: Job) -> ColumnElement[bool]:
     """The fence: true of the row while this attempt at the job is the one that runs."""
-    return and_(JOBS.c.id == job.id, JOBS.c.attempt == job.attempt, JOBS.c.status == Status.RUNNING)
+    return and_(
+        JOBS.c.id == job.id,
+        JOBS.c.attempt == job.attempt,
+        JOBS.c.status == Status.RUNNING,
+    )
 
 
 def _held(connection: Connection, fence: ColumnElement[bool]) -> Job | None:
@@ -424,13 +473,24 @@ def _next_turn(connection: Connection, client: str | None) -> int:
     the same turn; on SQLite a writer is alone anyway.
     """
     if connection.dialect.name == "postgresql":
-        connection.execute(select(func.pg_advisory_xact_lock(func.hashtext(f"jobs of {client}"))))
+        connection.execute(
+            select(func.pg_advisory_xact_lock(func.hashtext(f"jobs of {client}")))
+        )
     of_client = JOBS.c.client.is_(None) if client is None else JOBS.c.client == client
     served = [_latest(JOBS.c.status == status) for status in _BEGUN]
-    first = select(func.min(JOBS.c.turn)).where(JOBS.c.status == Status.QUEUED).scalar_subquery()
-    last = [_latest(of_client, JOBS.c.status == status) for status in (*_BEGUN, Status.QUEUED)]
+    first = (
+        select(func.min(JOBS.c.turn))
+        .where(JOBS.c.status == Status.QUEUED)
+        .scalar_subquery()
+    )
+    last = [
+        _latest(of_client, JOBS.c.status == status)
+        for status in (*_BEGUN, Status.QUEUED)
+    ]
     row = connection.execute(select(*served, first, *last)).one()
-    current = max((turn for turn in row[: len(served) + 1] if turn is not None), default=0)
+    current = max(
+        (turn for turn in row[: len(served) + 1] if turn is not None), default=0
+    )
     next_of_client = max(
         (turn + 1 for turn in row[len(served) + 1 :] if turn is not None), default=0
     )
@@ -443,7 +503,10 @@ def _admit(connection: Connection, job_id: str, client: str, max_jobs: int) -> N
 
     To be called after `_next_turn`, which makes the client's other requests wait.
     """
-    if connection.execute(select(JOBS.c.seq).where(JOBS.c.id == job_id)).first() is not None:
+    if (
+        connection.execute(select(JOBS.c.seq).where(JOBS.c.id == job_id)).first()
+        is not None
+    ):
         return
     count = connection.execute(
         select(func.count()).where(PENDING, JOBS.c.client == client)

@@ -50,7 +50,10 @@ JOBS = Table(
     "jobs",
     TABLES,
     Column(
-        "seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True
+        "seq",
+        BigInteger().with_variant(Integer, "sqlite"),
+        primary_key=True,
+        autoincrement=True,
     ),
     Column("id", String(24), nullable=False, unique=True),
     Column("kind", String(64), nullable=False),
@@ -76,7 +79,9 @@ JOBS = Table(
     # the order of claims, see queue.py
     Column("turn", BigInteger, nullable=False, server_default="0"),
     Index("jobs_status_seq", "status", "seq"),
-    Index("jobs_status_turn", "status", "turn", "seq"),  # claims take the first queued job
+    Index(
+        "jobs_status_turn", "status", "turn", "seq"
+    ),  # claims take the first queued job
     Index("jobs_client_status_turn", "client", "status", "turn"),  # a client's last job
     sqlite_autoincrement=True,  # a number is never given twice, so pages stay stable
 )
@@ -84,7 +89,9 @@ JOBS = Table(
 JOB_COLUMNS = tuple(JOBS.c[field.name] for field in dataclasses.fields(Job))
 
 
-def listed_columns(results_of: Collection[str] | None = None) -> list[ColumnElement[Any]]:
+def listed_columns(
+    results_of: Collection[str] | None = None,
+) -> list[ColumnElement[Any]]:
     """The columns of a job with an empty spec, and without its result where its kind is not in
     `results_of`.
     """

@@ -99,12 +99,16 @@ class Worker:
 
     def _turn(self) -> None:
         """Recover the jobs of dead workers, if that is due, and claim jobs."""
-        self._running = [attempt for attempt in self._running if not attempt.over.is_set()]
+        self._running = [
+            attempt for attempt in self._running if not attempt.over.is_set()
+        ]
         with suppress(Unavailable):  # the database has logged it
             if monotonic() >= self._recover_at:
                 for job in self.queue.recover_from_dead_workers():
                     log.warning(
-                        "the worker of a job stopped responding", status=job.status, **job.named
+                        "the worker of a job stopped responding",
+                        status=job.status,
+                        **job.named,
                     )
                     self._notify(job)
                 self._recover_at = monotonic() + self.queue.lease_seconds / 4

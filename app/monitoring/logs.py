@@ -45,12 +45,17 @@ def configure(level: str) -> None:
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                renderer,
+            ],
         )
     )
     logging.basicConfig(handlers=[handler], level=grade, force=True)
     logging.captureWarnings(capture=True)
-    if grade == logging.INFO:  # alembic writes its plugins, dialect and steps at each start
+    if (
+        grade == logging.INFO
+    ):  # alembic writes its plugins, dialect and steps at each start
         logging.getLogger("alembic").setLevel(logging.WARNING)
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
         logger = logging.getLogger(name)
@@ -84,6 +89,10 @@ class RequestLines:
             line["event"] = "request"
             line["level"] = "info"
             line["timestamp"] = datetime.now(UTC)
-        with suppress(OSError, ValueError):  # ValueError where standard output is closed
-            sys.stdout.buffer.write(b"".join(orjson.dumps(line, option=_LINE) for line in lines))
+        with suppress(
+            OSError, ValueError
+        ):  # ValueError where standard output is closed
+            sys.stdout.buffer.write(
+                b"".join(orjson.dumps(line, option=_LINE) for line in lines)
+            )
             sys.stdout.buffer.flush()

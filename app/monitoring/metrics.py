@@ -33,7 +33,22 @@ from payoff.errors import PayoffError
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # they would double the number of series
 _log = structlog.get_logger("payoff")
-_REQUEST_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+_REQUEST_BUCKETS = (
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1,
+    2.5,
+    5,
+    10,
+)
 _JOB_BUCKETS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14_400)
 
 
@@ -51,7 +66,9 @@ class RequestMetrics:
         # Without the cache, finding the labels would take 3 µs for each request.
         self._times_of = cache(times.labels)
         text = "Instances that /predict decided"
-        decisions = Counter("payoff_decisions", text, ("model", "version"), registry=registry)
+        decisions = Counter(
+            "payoff_decisions", text, ("model", "version"), registry=registry
+        )
         self._decisions_of = cache(decisions.labels)
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
@@ -66,12 +83,20 @@ class JobMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         text = "Jobs that ended here"
-        self._ended = Counter("payoff_jobs_ended", text, ("kind", "status"), registry=registry)
+        self._ended = Counter(
+            "payoff_jobs_ended", text, ("kind", "status"), registry=registry
+        )
         text = "Attempts after which the job had to be tried again"
-        self._lost = Counter("payoff_job_attempts_lost", text, ("kind",), registry=registry)
+        self._lost = Counter(
+            "payoff_job_attempts_lost", text, ("kind",), registry=registry
+        )
         text = "From the beginning of a job's last attempt to its end"
         self._seconds = Histogram(
-            "payoff_job_seconds", text, ("kind",), buckets=_JOB_BUCKETS, registry=registry
+            "payoff_job_seconds",
+            text,
+            ("kind",),
+            buckets=_JOB_BUCKETS,
+            registry=registry,
         )
 
     def count(self, job: Job) -> None:
@@ -81,7 +106,9 @@ class JobMetrics:
         elif job.status is not Status.RUNNING:
             self._ended.labels(job.kind, job.status.value).inc()
             if job.started_at is not None and job.finished_at is not None:
-                self._seconds.labels(job.kind).observe(max(job.finished_at - job.started_at, 0.0))
+                self._seconds.labels(job.kind).observe(
+                    max(job.finished_at - job.started_at, 0.0)
+                )
 
 
 class DatabaseMetrics(Collector):
@@ -103,11 +130,18 @@ class DatabaseMetrics(Collector):
             status = self._queue.status()
             self._read_at = started_at
         except (PayoffError, SQLAlchemyError) as error:
-            _log.warning("the job table cannot be read for the metrics", error=type(error).__name__)
+            _log.warning(
+                "the job table cannot be read for the metrics",
+                error=type(error).__name__,
+            )
         text = "Since the job table could last be read"
-        yield GaugeMetricFamily("payoff_queue_age_seconds", text, monotonic() - self._read_at)
+        yield GaugeMetricFamily(
+            "payoff_queue_age_seconds", text, monotonic() - self._read_at
+        )
         text = "Statements that the database did not answer"
-        yield CounterMetricFamily("payoff_database_errors", text, self._queue.database.failures)
+        yield CounterMetricFamily(
+            "payoff_database_errors", text, self._queue.database.failures
+        )
         if status is None:
             return
         jobs = GaugeMetricFamily("payoff_jobs", "Jobs by status", labels=("status",))
@@ -115,7 +149,9 @@ class DatabaseMetrics(Collector):
             jobs.add_metric((name,), count)
         yield jobs
         text = "How long the oldest queued job has waited"
-        yield GaugeMetricFamily("payoff_queue_oldest_seconds", text, status.oldest_seconds)
+        yield GaugeMetricFamily(
+            "payoff_queue_oldest_seconds", text, status.oldest_seconds
+        )
 
 
 class Metrics(Collector):
@@ -139,8 +175,12 @@ class Metrics(Collector):
         models = self._models
         cache = models.cache
         yield GaugeMetricFamily("payoff_models_cached", "Models in memory", len(cache))
-        yield GaugeMetricFamily("payoff_model_cache_bytes", "Bytes of models in memory", cache.size)
-        yield CounterMetricFamily("payoff_model_loads", "Models loaded from storage", cache.loads)
+        yield GaugeMetricFamily(
+            "payoff_model_cache_bytes", "Bytes of models in memory", cache.size
+        )
+        yield CounterMetricFamily(
+            "payoff_model_loads", "Models loaded from storage", cache.loads
+        )
         text = "Models that could not be loaded"
         yield CounterMetricFamily("payoff_model_load_failures", text, cache.failures)
         text = "Models that made room for others"
@@ -162,7 +202,9 @@ def of_worker(stores: Stores, worker: Worker) -> CollectorRegistry:
     return registry
 
 
-def _of_process(registry: CollectorRegistry, stores: Stores, worker: Worker | None) -> None:
+def _of_process(
+    registry: CollectorRegistry, stores: Stores, worker: Worker | None
+) -> None:
     """Register the metrics of every process: version, memory, files, the database, its worker."""
     ProcessCollector(registry=registry)
     labels = ("version", "python")

@@ -74,7 +74,9 @@ class Located:
 class Archive:
     """Reads recorded decisions, from the database and from files."""
 
-    def __init__(self, database: Database, url: str, *, retry_seconds: float = 0.0) -> None:
+    def __init__(
+        self, database: Database, url: str, *, retry_seconds: float = 0.0
+    ) -> None:
         self.database = database
         self.storage = Storage(
             url, "rows.parquet", name="PAYOFF_DECISIONS", retry_seconds=retry_seconds
@@ -115,14 +117,22 @@ class Archive:
         first = -inf if since is None else since
         last = inf if until is None else until
         with self.database.reading() as connection:
-            sealed = {day for _, day in sealed_files(connection, SEALED_FILES.c.model == model)}
-            days = {day for day in sealed if first < (day + 1) * DAY and day * DAY < last}
+            sealed = {
+                day
+                for _, day in sealed_files(connection, SEALED_FILES.c.model == model)
+            }
+            days = {
+                day for day in sealed if first < (day + 1) * DAY and day * DAY < last
+            }
             days.update(rows.days_of(connection, model, since, until))
         for day in sorted(days):
             yield from self.sealer.files.day(self.database, query, day)
 
     def locate(
-        self, ids: Collection[str], allows: Allows = lambda _: True, max_days: float = inf
+        self,
+        ids: Collection[str],
+        allows: Allows = lambda _: True,
+        max_days: float = inf,
     ) -> dict[str, Located]:
         """Where decisions are, by their ids; ids of no recorded decision are left out.
 
@@ -163,18 +173,26 @@ class Archive:
             for table in BY_ID:
                 connection.execute(delete(table).where(table.c.id == id_))
             place = {"id": id_, "model": located.model, "day": located.day}
-            connection.execute(insert(ERASED).values(id_digest=id_digest(id_), at=time(), **place))
+            connection.execute(
+                insert(ERASED).values(id_digest=id_digest(id_), at=time(), **place)
+            )
             also(connection)
         return True
 
     def _locate(
-        self, connection: Connection, ids: Collection[str], allows: Allows, max_days: float
+        self,
+        connection: Connection,
+        ids: Collection[str],
+        allows: Allows,
+        max_days: float,
     ) -> dict[str, Located]:
         located = _in_tables(connection, ids)
         places = _sealed_places(connection, [id_ for id_ in ids if id_ not in located])
         files: dict[Day, list[SealedFile]] = {}
         sealed_days = {day for _, day in places.values()}
-        for days in chunks(sealed_days.union(decision.day for decision in located.values())):
+        for days in chunks(
+            sealed_days.union(decision.day for decision in located.values())
+        ):
             files |= sealed_files(connection, SEALED_FILES.c.day.in_(days))
         if files and places:
             sealed = self._in_files(files, places, allows, max_days)
@@ -221,7 +239,9 @@ class Archive:
                     if file.kind == "decisions":
                         located |= {
                             row["id"]: _located(*day, read_terms(row["terms"]), row)
-                            for row in self.sealer.files.find(file, ids_of[day], _LOCATED)
+                            for row in self.sealer.files.find(
+                                file, ids_of[day], _LOCATED
+                            )
                         }
             except Damaged as error:
                 failures[day] = error
@@ -254,7 +274,9 @@ class Archive:
         return fields
 
 
-def _sealed_places(connection: Connection, ids: Sequence[str]) -> dict[str, tuple[str | None, int]]:
+def _sealed_places(
+    connection: Connection, ids: Sequence[str]
+) -> dict[str, tuple[str | None, int]]:
     """The model and the day of sealed decisions by id, as far as the id alone shows them."""
     table = SEALED_IDS.c
     places: dict[str, tuple[str | None, int]] = {}
@@ -263,7 +285,9 @@ def _sealed_places(connection: Connection, ids: Sequence[str]) -> dict[str, tupl
         places |= {id_: (model, day) for id_, model, day in connection.execute(query)}
     for id_ in ids:
         day = day_of_id(id_)
-        if id_ not in places and day is not None:  # an id of the service contains no model
+        if (
+            id_ not in places and day is not None
+        ):  # an id of the service contains no model
             places[id_] = None, day
     return places
 

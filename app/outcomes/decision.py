@@ -32,7 +32,15 @@ UNIT_COSTS = "unit_costs"  # the rule of quantities
 OF_QUANTITY = 3  # numbers that are recorded in the place of probabilities
 _LARGEST_TRUTH = 1e50  # reports add up the costs of quantities
 UNKNOWN = -1  # the index of a truth, or of an action, that was not reported
-FLOATS = ("at", "expected", "propensity", "number", "benefit", "outcome_at", "received_at")
+FLOATS = (
+    "at",
+    "expected",
+    "propensity",
+    "number",
+    "benefit",
+    "outcome_at",
+    "received_at",
+)
 INDICES = ("choice", "truth", "action")
 COLUMNS = (*FLOATS, *INDICES, "probabilities", "terms", "client")
 """The columns of `Cases`; ids and instances are added on request."""
@@ -210,7 +218,9 @@ class Decided:
         for id_, t, c, e, p, r, q, details, instance in columns:
             terms = self.terms[t]
             # The digest is the same when the request is repeated later: it has no id and no time.
-            content = f"{terms.digest} {c} {q} {details} {instance} ".encode() + r.tobytes()
+            content = (
+                f"{terms.digest} {c} {q} {details} {instance} ".encode() + r.tobytes()
+            )
             digest = blake2b(content, digest_size=8).digest()
             rows.append(
                 Row(
@@ -243,7 +253,9 @@ class Outcome:
     def contradicts(self, later: Self) -> bool:
         """Whether `later` states another value of a field that this outcome states, too."""
         stated = self.stated
-        return any(stated.get(name, value) != value for name, value in later.stated.items())
+        return any(
+            stated.get(name, value) != value for name, value in later.stated.items()
+        )
 
     @property
     def stated(self) -> dict[str, Any]:

@@ -48,7 +48,10 @@ class DecisionsMoved(Exception):
 
 
 def store(
-    connection: Connection, outcomes: Mapping[str, tuple[Located, Outcome]], *, correct: bool
+    connection: Connection,
+    outcomes: Mapping[str, tuple[Located, Outcome]],
+    *,
+    correct: bool,
 ) -> Received:
     """Store outcomes with their located decisions, by the ids, in the transaction of `connection`.
 
@@ -65,7 +68,9 @@ def store(
     new: dict[str, dict[str, Any]] = {}
     for id_, (decision, outcome) in outcomes.items():
         before, revision = stored.get(id_, (decision.outcome, decision.revision))
-        after = outcome if before is None or outcome == before else before.joined(outcome)
+        after = (
+            outcome if before is None or outcome == before else before.joined(outcome)
+        )
         if after == before:
             received.unchanged += 1
             continue
@@ -81,18 +86,27 @@ def store(
         if before is None:
             received.first.append((decision, after))
         place = {"id": id_, "model": decision.model, "day": decision.day}
-        new[id_] = {**place, "received_at": time(), "revision": revision + 1, **vars(after)}
+        new[id_] = {
+            **place,
+            "received_at": time(),
+            "revision": revision + 1,
+            **vars(after),
+        }
     for ids in chunks(id_ for id_ in new if id_ in stored):
         connection.execute(delete(OUTCOMES).where(OUTCOMES.c.id.in_(ids)))
     if new:
         try:
             connection.execute(insert(OUTCOMES), list(new.values()))
-        except IntegrityError as error:  # another request has stored an outcome of one of them
+        except (
+            IntegrityError
+        ) as error:  # another request has stored an outcome of one of them
             raise DecisionsMoved from error
     return received
 
 
-def _lock_rows(connection: Connection, sorted_ids: Iterable[str]) -> dict[str, tuple[Outcome, int]]:
+def _lock_rows(
+    connection: Connection, sorted_ids: Iterable[str]
+) -> dict[str, tuple[Outcome, int]]:
     """The outcomes in the table and their revisions, by id.
 
     Rows are locked in the order of the ids, so that two requests never wait for each other.
@@ -100,21 +114,33 @@ def _lock_rows(connection: Connection, sorted_ids: Iterable[str]) -> dict[str, t
     table = OUTCOMES.c
     stored: dict[str, tuple[Outcome, int]] = {}
     for ids in chunks(sorted_ids):
-        query = select(OUTCOMES).where(table.id.in_(ids)).order_by(table.id).with_for_update()
+        query = (
+            select(OUTCOMES)
+            .where(table.id.in_(ids))
+            .order_by(table.id)
+            .with_for_update()
+        )
         for row in connection.execute(query):
             outcome = Outcome(row.truth, row.action, row.benefit, row.at, row.number)
             stored[row.id] = outcome, row.revision
     return stored
 
 
-def _moved(connection: Connection, outcomes: Mapping[str, tuple[Located, Outcome]]) -> bool:
+def _moved(
+    connection: Connection, outcomes: Mapping[str, tuple[Located, Outcome]]
+) -> bool:
     """Whether a decision was sealed or erased, or a file of its day replaced, since `locate`."""
-    located = {(decision.model, decision.day): decision.files for decision, _ in outcomes.values()}
+    located = {
+        (decision.model, decision.day): decision.files
+        for decision, _ in outcomes.values()
+    }
     files: dict[Day, list[SealedFile]] = {}
     for days in chunks(sorted(located)):
         of_days = tuple_(SEALED_FILES.c.model, SEALED_FILES.c.day).in_(days)
         files |= sealed_files(connection, of_days)
-    if any(files.get(day, ()) != located_files for day, located_files in located.items()):
+    if any(
+        files.get(day, ()) != located_files for day, located_files in located.items()
+    ):
         return True
     return bool(rows.erased(connection, outcomes))
 
@@ -135,13 +161,19 @@ class Totals:
 
         self.recorded = counter("payoff_decisions_recorded", "Decisions stored")
         text = "Expected benefit of the decisions stored"
-        self.expected = Gauge("payoff_expected_benefit_total", text, _VERSION, registry=None)
+        self.expected = Gauge(
+            "payoff_expected_benefit_total", text, _VERSION, registry=None
+        )
         text = "Requests whose decisions could not be stored"
         self.failures = Counter("payoff_recording_failures", text, registry=None)
         self._outcomes = counter("payoff_outcomes", "First outcomes of decisions")
         text = "Time from a decision to its first outcome"
         self._lag = Histogram(
-            "payoff_outcome_lag_seconds", text, _VERSION, buckets=_LAG_BUCKETS, registry=None
+            "payoff_outcome_lag_seconds",
+            text,
+            _VERSION,
+            buckets=_LAG_BUCKETS,
+            registry=None,
         )
         text = "Outcomes that name another action than the decision"
         self._overridden = counter("payoff_decisions_overridden", text)
@@ -169,7 +201,9 @@ class Totals:
             self.recorded.labels(*labels).inc(len(expected))
             self.expected.labels(*labels).inc(sum(expected))
 
-    def add_outcomes(self, outcomes: Iterable[tuple[Located, Outcome]], received_at: float) -> None:
+    def add_outcomes(
+        self, outcomes: Iterable[tuple[Located, Outcome]], received_at: float
+    ) -> None:
         """Count the first outcomes of decisions."""
         sums = defaultdict[tuple[Counter, tuple[str, ...]], float](float)
         for decision, outcome in outcomes:
@@ -182,8 +216,13 @@ class Totals:
             elif decision.expected is not None and decision.terms.benefits is not None:
                 stated = decision.terms.benefits[outcome.truth][decision.choice]
                 realised = stated if outcome.benefit is None else outcome.benefit
-                for kind, amount in (("expected", decision.expected), ("realised", realised)):
-                    sums[self._benefit, (*labels, kind, _SIGNS[amount < 0])] += abs(amount)
+                for kind, amount in (
+                    ("expected", decision.expected),
+                    ("realised", realised),
+                ):
+                    sums[self._benefit, (*labels, kind, _SIGNS[amount < 0])] += abs(
+                        amount
+                    )
                 sums[self._squared, labels] += (realised - decision.expected) ** 2
                 sums[self._variance, labels] += decision.variance
         for (counter, names), total in sums.items():
@@ -192,7 +231,12 @@ class Totals:
     def _start(self, model: str, version: int) -> tuple[str, str]:
         """The labels of a version, after its counters were set to 0: a rate needs the start."""
         labels = model, str(version)
-        for counter in (self._outcomes, self._overridden, self._squared, self._variance):
+        for counter in (
+            self._outcomes,
+            self._overridden,
+            self._squared,
+            self._variance,
+        ):
             counter.labels(*labels)
         for kind, sign in product(("expected", "realised"), _SIGNS):
             self._benefit.labels(*labels, kind, sign)

@@ -38,7 +38,9 @@ _MAX_DAYS = 31
 _IDS_OF_QUERY = 300  # which has each id three times: SQLite has at least 999 parameters
 _ROWS_OF_STATEMENT = 64
 _ATTEMPTS = 3
-_RETRY_SECONDS = 5.0  # after which nothing is tried again: the file was locked for this time
+_RETRY_SECONDS = (
+    5.0  # after which nothing is tried again: the file was locked for this time
+)
 _COLUMNS = ", ".join(f'"{name}"' for name in Row._fields)
 _ERASED = "erased"
 _DIGESTS_OF_IDS = (
@@ -70,7 +72,9 @@ class Recorder:
     ) -> None:
         self.keep_seconds = keep_seconds  # after which decisions are deleted
         self.totals = Totals()
-        self._lanes = [_Lane(self, database, locate) for _ in range(1 if database.is_sqlite else 2)]
+        self._lanes = [
+            _Lane(self, database, locate) for _ in range(1 if database.is_sqlite else 2)
+        ]
         self._lock = threading.Lock()
         self.pending = 0
         self._stopped = False
@@ -112,10 +116,14 @@ class Recorder:
             lane.thread.join(_STOP_SECONDS)
 
     def settle(
-        self, group: Sequence[_Waiting], results: Sequence[BaseException | Sequence[Row]]
+        self,
+        group: Sequence[_Waiting],
+        results: Sequence[BaseException | Sequence[Row]],
     ) -> None:
         """Count the results and answer the requests of the group, with one call to each loop."""
-        answers: defaultdict[asyncio.AbstractEventLoop, list[_Answer]] = defaultdict(list)
+        answers: defaultdict[asyncio.AbstractEventLoop, list[_Answer]] = defaultdict(
+            list
+        )
         rows: list[Row] = []
         for waiting, result in zip(group, results, strict=True):
             error = result if isinstance(result, BaseException) else None
@@ -130,7 +138,9 @@ class Recorder:
         with self._lock:
             self.pending -= sum(len(waiting.batch.rows) for waiting in group)
         for loop, answers_of_loop in answers.items():
-            with suppress(RuntimeError):  # the loop was closed: no client waits any more
+            with suppress(
+                RuntimeError
+            ):  # the loop was closed: no client waits any more
                 loop.call_soon_threadsafe(_answer, answers_of_loop)
 
 
@@ -154,7 +164,9 @@ class _Lane:
         tries again.
         """
         if self.has_ended:
-            raise Unavailable("decisions cannot be recorded until the service is started again")
+            raise Unavailable(
+                "decisions cannot be recorded until the service is started again"
+            )
         if self.thread.ident is None:
             self.thread.start()
 
@@ -183,7 +195,9 @@ class _Lane:
             return [self._large.popleft()]
         return group
 
-    def _written(self, group: Sequence[_Waiting]) -> Sequence[BaseException | Sequence[Row]]:
+    def _written(
+        self, group: Sequence[_Waiting]
+    ) -> Sequence[BaseException | Sequence[Row]]:
         """The new rows of each batch, or its error. Where a row of one batch may be the cause of an
         error, each batch is tried alone.
         """
@@ -239,7 +253,9 @@ class RowStore:
         the database does not answer; then all rows may be stored or none, and they may be sent
         again. Raises another error where a row cannot be stored; then none of the batches is.
         """
-        doubtful = False  # whether some of the rows may be stored, by us or another process
+        doubtful = (
+            False  # whether some of the rows may be stored, by us or another process
+        )
         started_at = monotonic()
         for attempt in range(_ATTEMPTS):
             try:
@@ -273,7 +289,9 @@ class RowStore:
         if self._driver is None:
             self._connection = self._database.own_connection()
             self._driver = self._connection.connection.dbapi_connection
-        used_at = time()  # terms are deleted by this clock; the monotonic one may stand still
+        used_at = (
+            time()
+        )  # terms are deleted by this clock; the monotonic one may stand still
         terms = {
             digest: batch.terms[digest]
             for batch in batches
@@ -301,9 +319,16 @@ class RowStore:
                 else:
                     results.append(_new_rows(batch, stored, digests))
             for digest in sorted(terms):
-                self._driver.execute(self._insert_terms, (digest, terms[digest].content, used_at))
+                self._driver.execute(
+                    self._insert_terms, (digest, terms[digest].content, used_at)
+                )
             self._insert(
-                [row for result in results if not isinstance(result, PayoffError) for row in result]
+                [
+                    row
+                    for result in results
+                    if not isinstance(result, PayoffError)
+                    for row in result
+                ]
             )
             self._driver.execute("COMMIT")
         except BaseException:
@@ -362,7 +387,9 @@ class RowStore:
         if not ids:
             return {}
         try:
-            located = self._locate(ids, {row.model for row in batch.rows}.__contains__, _MAX_DAYS)
+            located = self._locate(
+                ids, {row.model for row in batch.rows}.__contains__, _MAX_DAYS
+            )
         except DatabaseAway:
             raise
         except Invalid as error:
@@ -370,7 +397,9 @@ class RowStore:
         except PayoffError as error:
             return error
         return {
-            id_: decision.digest for id_, decision in located.items() if decision.digest is not None
+            id_: decision.digest
+            for id_, decision in located.items()
+            if decision.digest is not None
         }
 
 
@@ -380,7 +409,9 @@ def _new_rows(
     """The new rows, after adding them to `stored`; an error where an id has another decision."""
     stored |= {**sealed, **stored}
     conflicts = [
-        i for i, row in enumerate(batch.rows) if stored.get(row.id, row.digest) != row.digest
+        i
+        for i, row in enumerate(batch.rows)
+        if stored.get(row.id, row.digest) != row.digest
     ]
     if conflicts:
         return _conflict(batch, conflicts, stored)
@@ -389,7 +420,9 @@ def _new_rows(
     return rows
 
 
-def _conflict(batch: Batch, indices: Sequence[int], stored: Mapping[str, int | str]) -> IdsTaken:
+def _conflict(
+    batch: Batch, indices: Sequence[int], stored: Mapping[str, int | str]
+) -> IdsTaken:
     """The error of a batch whose rows at `indices` have ids of other decisions."""
     places = batch.positions or range(len(batch.rows))
     flaws = []
@@ -400,4 +433,6 @@ def _conflict(batch: Batch, indices: Sequence[int], stored: Mapping[str, int | s
             message = f"the decision {id_!r} was erased; its id cannot be used again"
         flaws.append(Flaw(place_of(batch.place, places[i]), message))
     count = f"; {len(indices):,} ids are concerned" if len(indices) > 1 else ""
-    return IdsTaken(f"{flaws[0].msg}; nothing of this request was recorded{count}", flaws)
+    return IdsTaken(
+        f"{flaws[0].msg}; nothing of this request was recorded{count}", flaws
+    )

@@ -19,7 +19,9 @@ from app.outcomes.tables import (
     SHADOW_DECISIONS,
 )
 
-ROUNDS = 5  # of reading, or writing, where other processes change the same rows meanwhile
+ROUNDS = (
+    5  # of reading, or writing, where other processes change the same rows meanwhile
+)
 BATCH = 49_152  # rows in memory as Python objects
 _CHUNK = 5_000  # values in one statement
 SEALING_LOCK = 5_417_916_016_017  # the number of the lock
@@ -27,7 +29,15 @@ RECORDING_LOCK = 5_417_916_016_018
 
 T = TypeVar("T")
 
-OUTCOME = ("truth", "number", "action", "benefit", "outcome_at", "received_at", "revision")
+OUTCOME = (
+    "truth",
+    "number",
+    "action",
+    "benefit",
+    "outcome_at",
+    "received_at",
+    "revision",
+)
 OF_DECISIONS: Mapping[str, Column[Any]] = {
     column.name: column
     for column in DECISIONS.c
@@ -70,17 +80,23 @@ def sealed_files(
         table.is_current, *where
     )
     files: defaultdict[Day, list[SealedFile]] = defaultdict(list)
-    for row in connection.execute(query.order_by(table.model, table.day, table.at, table.file)):
+    for row in connection.execute(
+        query.order_by(table.model, table.day, table.at, table.file)
+    ):
         files[row.model, row.day].append(SealedFile(*row))
     return dict(files)
 
 
 def files_of(connection: Connection, model: str, day: int) -> list[SealedFile]:
     """The files of one day."""
-    return sealed_files(connection, *of_day(SEALED_FILES, model, day)).get((model, day), [])
+    return sealed_files(connection, *of_day(SEALED_FILES, model, day)).get(
+        (model, day), []
+    )
 
 
-def lock(connection: Connection, number: int = SEALING_LOCK, *, shared: bool = False) -> None:
+def lock(
+    connection: Connection, number: int = SEALING_LOCK, *, shared: bool = False
+) -> None:
     """Keep other transactions from sealing and erasing until this one ends, and unless `shared`
     from storing outcomes.
 
@@ -94,7 +110,9 @@ def lock(connection: Connection, number: int = SEALING_LOCK, *, shared: bool = F
 
 def erased_of(connection: Connection, model: str, day: int) -> list[str]:
     """The ids that were erased and that files may still have."""
-    query = select(ERASED.c.id).where(*of_day(ERASED, model, day), ERASED.c.id.is_not(None))
+    query = select(ERASED.c.id).where(
+        *of_day(ERASED, model, day), ERASED.c.id.is_not(None)
+    )
     return list(connection.execute(query).scalars())
 
 
@@ -123,7 +141,9 @@ def distinct_values(
     value = connection.execute(select(func.min(column)).where(*where)).scalar()
     while value is not None:
         yield value
-        value = connection.execute(select(func.min(column)).where(column > value, *where)).scalar()
+        value = connection.execute(
+            select(func.min(column)).where(column > value, *where)
+        ).scalar()
 
 
 def days_of(
@@ -203,7 +223,9 @@ def shadows(connection: Connection, ids: Sequence[str]) -> dict[str, dict[str, i
     table = SHADOW_DECISIONS.c
     choices: dict[str, dict[str, int]] = {}
     for chunk in chunks(ids):
-        query = select(table.challenger, table.id, table.choice).where(table.id.in_(chunk))
+        query = select(table.challenger, table.id, table.choice).where(
+            table.id.in_(chunk)
+        )
         for challenger, id_, choice in connection.execute(query):
             choices.setdefault(challenger, {})[id_] = choice
     return choices

@@ -16,7 +16,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from sqlalchemy import BigInteger, Boolean, Connection, Double, Integer, LargeBinary, String, Text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Connection,
+    Double,
+    Integer,
+    LargeBinary,
+    String,
+    Text,
+)
 
 from app.database.engine import Database
 from app.errors import Damaged, NotFound, Unavailable
@@ -57,7 +66,15 @@ _TYPES: Mapping[str, Mapping[str, Any]] = {
     for kind, columns in (("decisions", OF_DECISIONS), ("outcomes", OF_OUTCOMES))
 }
 # Columns whose values repeat.
-_REPEATING = [*_CODED, "choice", "truth", "action", "outcome_at", "received_at", "revision"]
+_REPEATING = [
+    *_CODED,
+    "choice",
+    "truth",
+    "action",
+    "outcome_at",
+    "received_at",
+    "revision",
+]
 OUTCOME_SCHEMA = pa.schema(_TYPES["outcomes"].items())
 """The columns of a file of outcomes."""
 
@@ -89,7 +106,9 @@ def decision_table(
     for name, choices in shadows.items():
         values[f"{SHADOW}{name}"] = [choices.get(id_) for id_ in batch["id"]]
     digests = pa.array(batch["terms"], pa.string()).dictionary_encode()
-    texts = pa.array([contents[digest] for digest in digests.dictionary.to_pylist()], pa.string())
+    texts = pa.array(
+        [contents[digest] for digest in digests.dictionary.to_pylist()], pa.string()
+    )
     values["terms"] = pa.DictionaryArray.from_arrays(digests.indices, texts)
     if "probabilities" in batch:
         width = columns.field("probabilities").type.byte_width
@@ -97,7 +116,9 @@ def decision_table(
             blob + _NAN * ((width - len(blob)) // 8) for blob in batch["probabilities"]
         ]
     absent = [None] * len(batch["id"])
-    return pa.table({name: values.get(name, absent) for name in columns.names}, schema=columns)
+    return pa.table(
+        {name: values.get(name, absent) for name in columns.names}, schema=columns
+    )
 
 
 def outcome_table(batches: Iterable[ColumnBatch]) -> Any:
@@ -139,7 +160,9 @@ class OpenFile:
         self._parquet = parquet
         self._name = name
         self.columns = parquet.schema_arrow
-        self.challengers = [name for name in self.columns.names if name.startswith(SHADOW)]
+        self.challengers = [
+            name for name in self.columns.names if name.startswith(SHADOW)
+        ]
 
     def parts(
         self, names: Sequence[str] | None = None, ids: Sequence[str] | None = None
@@ -155,17 +178,23 @@ class OpenFile:
         for start in range(0, len(groups), _GROUPS_OF_PART):
             with _reading(self._name):
                 table = self._parquet.read_row_groups(
-                    groups[start : start + _GROUPS_OF_PART], columns=names, use_threads=False
+                    groups[start : start + _GROUPS_OF_PART],
+                    columns=names,
+                    use_threads=False,
                 )
             if ids is not None:
-                table = table.filter(pc.is_in(table["id"], value_set=pa.array(ids, pa.string())))
+                table = table.filter(
+                    pc.is_in(table["id"], value_set=pa.array(ids, pa.string()))
+                )
             yield table
 
     def _may_have(self, group: int, sorted_ids: Sequence[str]) -> bool:
         statistics = self._parquet.metadata.row_group(group).column(0).statistics
         if statistics is None or not statistics.has_min_max:
             return True
-        return bisect_left(sorted_ids, statistics.min) < bisect_right(sorted_ids, statistics.max)
+        return bisect_left(sorted_ids, statistics.min) < bisect_right(
+            sorted_ids, statistics.max
+        )
 
 
 @contextmanager
@@ -243,7 +272,9 @@ class SealedFiles:
 
 def new_name(model: str, day: int, kind: str) -> str:
     """The name of a file that is to be written."""
-    return f"{model}/{date_of(day)}.{kind}.{int(time() * 1000):012x}{secrets.token_hex(4)}"
+    return (
+        f"{model}/{date_of(day)}.{kind}.{int(time() * 1000):012x}{secrets.token_hex(4)}"
+    )
 
 
 class SealedDay:
@@ -264,7 +295,9 @@ class SealedDay:
         names = [name for name in query.names if name in OF_DECISIONS]
         self._decision_names = list(dict.fromkeys(["id", *names]))
         self._outcome_names = [name for name in query.names if name in OUTCOME]
-        self._erased = pa.array(rows.erased_of(connection, query.model, day), pa.string())
+        self._erased = pa.array(
+            rows.erased_of(connection, query.model, day), pa.string()
+        )
         self._files: list[OpenFile] = []
         names = ["id", "revision", *self._outcome_names]
         of_day = rows.of_day(OUTCOMES, query.model, day)
@@ -286,11 +319,15 @@ class SealedDay:
         has_shadows = bool(rows.challengers(connection, model, self._day))
         sealed_ids: Any = None
         of_day = rows.of_day(DECISIONS, model, self._day)
-        for batch in rows.columns(connection, OF_DECISIONS, of_day, self._decision_names):
+        for batch in rows.columns(
+            connection, OF_DECISIONS, of_day, self._decision_names
+        ):
             if sealed_ids is None:
                 sealed_ids = self._sealed_ids()
             shadows = rows.shadows(connection, batch["id"]) if has_shadows else {}
-            table = decision_table(batch, rows.contents(connection, batch["terms"]), shadows)
+            table = decision_table(
+                batch, rows.contents(connection, batch["terms"]), shadows
+            )
             is_sealed = pc.is_in(table["id"], value_set=sealed_ids)
             cases = self._cases(table.filter(pc.invert(is_sealed)))
             if len(cases):
@@ -306,14 +343,20 @@ class SealedDay:
 
     def _sealed_ids(self) -> Any:
         """The ids of the decisions in files."""
-        ids = [part["id"].combine_chunks() for file in self._files for part in file.parts(["id"])]
+        ids = [
+            part["id"].combine_chunks()
+            for file in self._files
+            for part in file.parts(["id"])
+        ]
         return pa.chunked_array(ids, pa.string()).combine_chunks()
 
     def _cases(self, table: Any) -> Cases:
         """Rows of decisions as cases, with their outcomes."""
         query = self._query
         if len(self._erased):
-            table = table.filter(pc.invert(pc.is_in(table["id"], value_set=self._erased)))
+            table = table.filter(
+                pc.invert(pc.is_in(table["id"], value_set=self._erased))
+            )
         if query.since is not None:
             table = table.filter(pc.greater_equal(table["at"], query.since))
         if query.until is not None:
@@ -349,7 +392,9 @@ class SealedDay:
             key=key,
             probabilities=P,
             ids=table["id"].to_pylist() if "id" in query.names else None,
-            instances=table["instance"].to_pylist() if "instance" in query.names else None,
+            instances=table["instance"].to_pylist()
+            if "instance" in query.names
+            else None,
             # A file also has the challengers of other versions, whose columns may be empty here.
             shadows={
                 name.removeprefix(SHADOW): _numbers(table, name, np.int32, UNKNOWN)
@@ -383,7 +428,9 @@ def _places(ids: Any, sorted_ids: Any) -> Any:
         ends = pc.min_max(part).as_py()
         start = bisect_left(sorted_ids, ends["min"], key=lambda scalar: scalar.as_py())
         end = bisect_right(sorted_ids, ends["max"], key=lambda scalar: scalar.as_py())
-        place = pc.index_in(part, value_set=sorted_ids.slice(start, end - start)).combine_chunks()
+        place = pc.index_in(
+            part, value_set=sorted_ids.slice(start, end - start)
+        ).combine_chunks()
         parts.append(pc.add(place, pa.scalar(start, pa.int32())))
     return pa.chunked_array(parts, pa.int32())
 

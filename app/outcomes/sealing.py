@@ -88,7 +88,9 @@ class Sealer:
             ):
                 drafts["outcomes"].add(outcome_table([batch]))
         written = [
-            self._publish(model, day, kind, draft) for kind, draft in drafts.items() if draft.rows
+            self._publish(model, day, kind, draft)
+            for kind, draft in drafts.items()
+            if draft.rows
         ]
         if not written:
             return False
@@ -140,10 +142,14 @@ class Sealer:
             try:
                 self._storage.remove(name)
                 with self._database.writing() as connection:
-                    connection.execute(delete(SEALED_FILES).where(SEALED_FILES.c.file == name))
+                    connection.execute(
+                        delete(SEALED_FILES).where(SEALED_FILES.c.file == name)
+                    )
             except Exception as error:  # noqa: BLE001 - the file is not current, and upkeep retries
                 _log.warning(
-                    "a file of decisions was not removed: %s (%s)", name, type(error).__name__
+                    "a file of decisions was not removed: %s (%s)",
+                    name,
+                    type(error).__name__,
                 )
 
     def _publish(self, model: str, day: int, kind: str, draft: SealedWriter) -> str:
@@ -169,11 +175,21 @@ class Sealer:
                 return
             draft = SealedWriter(opened.columns)
             for part in opened.parts():
-                draft.add(part.filter(pc.invert(pc.is_in(part["id"], value_set=pa.array(ids)))))
-        written = [self._publish(file.model, file.day, file.kind, draft)] if draft.rows else []
+                draft.add(
+                    part.filter(
+                        pc.invert(pc.is_in(part["id"], value_set=pa.array(ids)))
+                    )
+                )
+        written = (
+            [self._publish(file.model, file.day, file.kind, draft)]
+            if draft.rows
+            else []
+        )
         with self._database.writing() as connection:
             lock(connection)
-            is_replaced = time() - started_at < _MAX_SECONDS and _retire(connection, [file.file])
+            is_replaced = time() - started_at < _MAX_SECONDS and _retire(
+                connection, [file.file]
+            )
             if is_replaced:
                 _enter(connection, written, file.at)
         if not is_replaced:
@@ -187,7 +203,9 @@ class Sealer:
         """
         with self._database.reading(without_timeout=True) as connection:
             ids = {
-                "decisions": _ids(connection, OF_DECISIONS, of_day(DECISIONS, model, day)),
+                "decisions": _ids(
+                    connection, OF_DECISIONS, of_day(DECISIONS, model, day)
+                ),
                 "outcomes": _ids(connection, OF_OUTCOMES, of_day(OUTCOMES, model, day)),
             }
             files = files_of(connection, model, day)
@@ -198,7 +216,9 @@ class Sealer:
                     self._clear_rows(file, opened, ids[file.kind])
 
     def _clear_rows(self, file: SealedFile, opened: OpenFile, ids: Any) -> None:
-        for part in opened.parts(["id"] if file.kind == "decisions" else ["id", "revision"]):
+        for part in opened.parts(
+            ["id"] if file.kind == "decisions" else ["id", "revision"]
+        ):
             table = part.filter(pc.is_in(part["id"], value_set=ids))
             for first in range(0, len(table), CLEAR):
                 started_at = monotonic()
@@ -211,13 +231,19 @@ def _retire(connection: Connection, files: Iterable[str]) -> int:
     """Mark files as not current, so that no reader opens them; the number that were current."""
     table = SEALED_FILES.c
     is_current = table.file.in_(files), table.is_current
-    statement = update(SEALED_FILES).where(*is_current).values(is_current=False, at=time())
+    statement = (
+        update(SEALED_FILES).where(*is_current).values(is_current=False, at=time())
+    )
     return connection.execute(statement).rowcount
 
 
-def _enter(connection: Connection, files: Iterable[str], at: float | None = None) -> None:
+def _enter(
+    connection: Connection, files: Iterable[str], at: float | None = None
+) -> None:
     values = {"is_current": True, "at": time() if at is None else at}
-    connection.execute(update(SEALED_FILES).where(SEALED_FILES.c.file.in_(files)).values(values))
+    connection.execute(
+        update(SEALED_FILES).where(SEALED_FILES.c.file.in_(files)).values(values)
+    )
 
 
 def _erasures(connection: Connection, model: str, day: int) -> int:
@@ -234,8 +260,12 @@ def _decisions(connection: Connection, model: str, day: int) -> SealedWriter:
         *of_day(DECISIONS, model, day)
     )
     challengers = rows.challengers(connection, model, day)
-    draft = SealedWriter(decision_schema(connection.execute(width).scalar() or 0, challengers))
-    for batch in rows.columns(connection, OF_DECISIONS, of_day(DECISIONS, model, day), sort=True):
+    draft = SealedWriter(
+        decision_schema(connection.execute(width).scalar() or 0, challengers)
+    )
+    for batch in rows.columns(
+        connection, OF_DECISIONS, of_day(DECISIONS, model, day), sort=True
+    ):
         contents = rows.contents(connection, batch["terms"])
         shadows = rows.shadows(connection, batch["id"])
         draft.add(decision_table(batch, contents, shadows, draft.columns))
@@ -244,26 +274,38 @@ def _decisions(connection: Connection, model: str, day: int) -> SealedWriter:
 
 def _ids(connection: Connection, of: Mapping[str, Any], where: list[Any]) -> Any:
     parts = [
-        pa.array(batch["id"], pa.string()) for batch in rows.columns(connection, of, where, ["id"])
+        pa.array(batch["id"], pa.string())
+        for batch in rows.columns(connection, of, where, ["id"])
     ]
     return pa.concat_arrays(parts) if parts else pa.array([], pa.string())
 
 
-def _remove(connection: Connection, file: SealedFile, part: dict[str, list[Any]]) -> None:
+def _remove(
+    connection: Connection, file: SealedFile, part: dict[str, list[Any]]
+) -> None:
     """Remove rows that a file has, locked in the order in which other transactions lock them.
 
     Of decisions the ids of clients are kept. Of outcomes only those are removed that still have the
     revision of the file.
     """
     table = DECISIONS if file.kind == "decisions" else OUTCOMES
-    columns = [table.c[name] for name in ("id", "given", "digest", "revision") if name in table.c]
+    columns = [
+        table.c[name]
+        for name in ("id", "given", "digest", "revision")
+        if name in table.c
+    ]
     query = (
-        select(*columns).where(table.c.id.in_(part["id"])).order_by(table.c.id).with_for_update()
+        select(*columns)
+        .where(table.c.id.in_(part["id"]))
+        .order_by(table.c.id)
+        .with_for_update()
     )
     rows_of_part = connection.execute(query).all()
     if table is OUTCOMES:
         revisions = dict(zip(part["id"], part["revision"], strict=True))
-        unchanged = [row.id for row in rows_of_part if row.revision == revisions[row.id]]
+        unchanged = [
+            row.id for row in rows_of_part if row.revision == revisions[row.id]
+        ]
         connection.execute(delete(OUTCOMES).where(OUTCOMES.c.id.in_(unchanged)))
         return
     ids_of_clients = [
@@ -272,7 +314,9 @@ def _remove(connection: Connection, file: SealedFile, part: dict[str, list[Any]]
         if row.given
     ]
     if ids_of_clients:
-        connection.execute(upsert(connection, SEALED_IDS).on_conflict_do_nothing(), ids_of_clients)
+        connection.execute(
+            upsert(connection, SEALED_IDS).on_conflict_do_nothing(), ids_of_clients
+        )
     ids = [row.id for row in rows_of_part]
     for rows_by_id in (DECISIONS, SHADOW_DECISIONS):
         connection.execute(delete(rows_by_id).where(rows_by_id.c.id.in_(ids)))

@@ -33,17 +33,28 @@ class Shadows:
 
     def read(self, model: str) -> dict[str, list[str]]:
         """The challengers of a model by alias, from the database."""
-        of_model = select(SHADOWS.c.alias, SHADOWS.c.challengers).where(SHADOWS.c.model == model)
+        of_model = select(SHADOWS.c.alias, SHADOWS.c.challengers).where(
+            SHADOWS.c.model == model
+        )
         with self._database.reading() as connection:
-            return {row.alias: json.loads(row.challengers) for row in connection.execute(of_model)}
+            return {
+                row.alias: json.loads(row.challengers)
+                for row in connection.execute(of_model)
+            }
 
     def set(
-        self, model: str, alias: str, challengers: Sequence[str], also: Callable[[Connection], None]
+        self,
+        model: str,
+        alias: str,
+        challengers: Sequence[str],
+        also: Callable[[Connection], None],
     ) -> None:
         """Replace the challengers of an alias; `also` writes in the transaction, if they change."""
         where = (SHADOWS.c.model == model, SHADOWS.c.alias == alias)
         with self._database.writing() as connection:
-            content = connection.execute(select(SHADOWS.c.challengers).where(*where)).scalar()
+            content = connection.execute(
+                select(SHADOWS.c.challengers).where(*where)
+            ).scalar()
             if (json.loads(content) if content else []) == list(challengers):
                 return
             connection.execute(delete(SHADOWS).where(*where))
@@ -65,7 +76,12 @@ class Shadows:
         connection.execute(statement)
 
     def keep(
-        self, ids: Sequence[str], challenger: str, model: str, day: int, choice: Sequence[int]
+        self,
+        ids: Sequence[str],
+        challenger: str,
+        model: str,
+        day: int,
+        choice: Sequence[int],
     ) -> None:
         """Store a challenger's choice for each decision; choices that are stored already stay.
 
@@ -76,13 +92,17 @@ class Shadows:
         column = DECISIONS.c.id
         with self._database.writing() as connection:
             for chunk in chunks(ids):
-                recent = select(column).where(column.in_(chunk)).with_for_update(read=True)
+                recent = (
+                    select(column).where(column.in_(chunk)).with_for_update(read=True)
+                )
                 rows = [
                     {"id": id_, "choice": choices[id_], **common}
                     for id_ in connection.execute(recent).scalars()
                 ]
                 if rows:
-                    insertion = upsert(connection, SHADOW_DECISIONS).on_conflict_do_nothing()
+                    insertion = upsert(
+                        connection, SHADOW_DECISIONS
+                    ).on_conflict_do_nothing()
                     connection.execute(insertion, rows)
 
     def _update(self, challengers: Challengers) -> None:
@@ -90,5 +110,9 @@ class Shadows:
 
 
 def _challengers(connection: Connection) -> Challengers:
-    rows = connection.execute(select(SHADOWS.c.model, SHADOWS.c.alias, SHADOWS.c.challengers))
-    return {f"{row.model}@{row.alias}": tuple(json.loads(row.challengers)) for row in rows}
+    rows = connection.execute(
+        select(SHADOWS.c.model, SHADOWS.c.alias, SHADOWS.c.challengers)
+    )
+    return {
+        f"{row.model}@{row.alias}": tuple(json.loads(row.challengers)) for row in rows
+    }

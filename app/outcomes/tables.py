@@ -40,14 +40,18 @@ DECISIONS = Table(
     Column("version", Integer, nullable=False),
     Column("terms", String(32), nullable=False),
     Column("choice", Integer, nullable=False),  # an index into the actions of the terms
-    Column("expected", Double),  # benefit of the choice; absent where no benefits were stated
+    Column(
+        "expected", Double
+    ),  # benefit of the choice; absent where no benefits were stated
     # Float64, little-endian, by class; of quantities the numbers that `Terms` describes.
     Column("probabilities", LargeBinary, nullable=False),
     Column("propensity", Double),  # of the choice, where it was drawn at random
     Column("client", String(64)),  # the name of the API key
     Column("details", Text),  # JSON: further figures of this decision
     Column("instance", Text),  # JSON, as the client sent it; only on request
-    Column("digest", BigInteger, nullable=False),  # of all columns but id, time and client
+    Column(
+        "digest", BigInteger, nullable=False
+    ),  # of all columns but id, time and client
     Index("decisions_model_at", "model", "at"),
 )
 
@@ -57,8 +61,12 @@ OUTCOMES = Table(
     Column("id", String(MAX_ID), primary_key=True),
     Column("model", String(64), nullable=False),  # of the decision, as is the day
     Column("day", Integer, nullable=False),
-    Column("truth", Integer, nullable=False),  # an index into the classes of the decision's terms
-    Column("number", Double),  # the truth where it is a number; the index is that of its band
+    Column(
+        "truth", Integer, nullable=False
+    ),  # an index into the classes of the decision's terms
+    Column(
+        "number", Double
+    ),  # the truth where it is a number; the index is that of its band
     Column("action", Integer),  # really carried out: an index into the terms' actions
     Column("benefit", Double),  # really received
     Column("at", Double),  # when the truth was known, as the client reports
@@ -76,7 +84,9 @@ SEALED_FILES = Table(
     Column("kind", String(16), nullable=False),  # decisions or outcomes
     # Readers read current files; others are being written, or were replaced.
     Column("is_current", Boolean, nullable=False),
-    Column("at", Double, nullable=False),  # when it was written, or ceased to be current
+    Column(
+        "at", Double, nullable=False
+    ),  # when it was written, or ceased to be current
     Index("sealed_files_model_day", "model", "day"),
 )
 

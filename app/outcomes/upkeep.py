@@ -46,7 +46,9 @@ def due(connection: Connection, at: float) -> list[Day]:
     sealed = sealed_files(connection)
     day = OUTCOMES.c.model, OUTCOMES.c.day
     counted = connection.execute(select(*day, func.count()).group_by(*day))
-    outcomes = {(model, day): count for model, day, count in counted if (model, day) in sealed}
+    outcomes = {
+        (model, day): count for model, day, count in counted if (model, day) in sealed
+    }
     days = set(outcomes)
     for model in rows.distinct_values(connection, DECISIONS.c.model):
         days.update((model, day) for day in rows.days_of(connection, model, None, over))
@@ -66,7 +68,9 @@ def _needs_files(files: Sequence[SealedFile], outcomes: int, at: float) -> bool:
     return days >= interval
 
 
-def keep_up(archive: Archive, keep_seconds: float | None, *, seals: bool = True) -> None:
+def keep_up(
+    archive: Archive, keep_seconds: float | None, *, seals: bool = True
+) -> None:
     """Seal the days that are due where `seals`, and remove expired days, erased decisions, unused
     terms and abandoned files. One process does so at a time.
     """
@@ -85,7 +89,11 @@ def keep_up(archive: Archive, keep_seconds: float | None, *, seals: bool = True)
         elif days:
             _process(days, "sealed", archive.sealer.seal)
         with archive.database.reading() as connection:
-            query = select(ERASED.c.model, ERASED.c.day).where(ERASED.c.id.is_not(None)).distinct()
+            query = (
+                select(ERASED.c.model, ERASED.c.day)
+                .where(ERASED.c.id.is_not(None))
+                .distinct()
+            )
             erased = [(row.model, row.day) for row in connection.execute(query)]
         if erased:
             _process(erased, "written without erased cases", archive.sealer.purge)
@@ -93,7 +101,9 @@ def keep_up(archive: Archive, keep_seconds: float | None, *, seals: bool = True)
         _remove_abandoned(archive)
 
 
-def _process(days: Iterable[Day], result: str, work: Callable[[str, int], bool | None]) -> None:
+def _process(
+    days: Iterable[Day], result: str, work: Callable[[str, int], bool | None]
+) -> None:
     """Call `work` with each model and day, and log the `result`."""
     for model, day in days:
         try:
@@ -116,16 +126,23 @@ def expire(archive: Archive, keep_seconds: float) -> None:
             for file in files
         ]
         models = {
-            model for table in _MODELS for model in rows.distinct_values(connection, table.c.model)
+            model
+            for table in _MODELS
+            for model in rows.distinct_values(connection, table.c.model)
         }
     if old:
         archive.sealer.discard(old)
     for model in sorted(models):
         _remove(
-            archive.database, DECISIONS, DECISIONS.c.model == model, DECISIONS.c.at < before * DAY
+            archive.database,
+            DECISIONS,
+            DECISIONS.c.model == model,
+            DECISIONS.c.at < before * DAY,
         )
         for table in (OUTCOMES, SHADOW_DECISIONS, SEALED_IDS):
-            _remove(archive.database, table, table.c.model == model, table.c.day < before)
+            _remove(
+                archive.database, table, table.c.model == model, table.c.day < before
+            )
 
 
 def _remove(database: Database, table: Table, *where: ColumnElement[bool]) -> None:
@@ -151,7 +168,9 @@ def _remove_unused_terms(database: Database) -> None:
             )
     for digests in rows.chunks(sorted(candidates), BATCH):
         with database.writing() as connection:
-            connection.execute(delete(DECISION_TERMS).where(table.digest.in_(digests), old))
+            connection.execute(
+                delete(DECISION_TERMS).where(table.digest.in_(digests), old)
+            )
 
 
 def _remove_abandoned(archive: Archive) -> None:
@@ -162,7 +181,9 @@ def _remove_abandoned(archive: Archive) -> None:
     """
     table = SEALED_FILES.c
     with archive.database.reading() as connection:
-        old = select(table.file).where(~table.is_current, table.at < time() - _ABANDONED_SECONDS)
+        old = select(table.file).where(
+            ~table.is_current, table.at < time() - _ABANDONED_SECONDS
+        )
         names = connection.execute(old).scalars().all()
     if names:
         archive.sealer.remove(names)
@@ -178,4 +199,6 @@ def alone(database: Database) -> Iterator[bool]:
         yield True
         return
     with database.reading(without_timeout=True) as connection:
-        yield bool(connection.execute(select(func.pg_try_advisory_xact_lock(_LOCK))).scalar())
+        yield bool(
+            connection.execute(select(func.pg_try_advisory_xact_lock(_LOCK))).scalar()
+        )

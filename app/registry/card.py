@@ -11,7 +11,15 @@ from importlib.metadata import version as version_of
 from typing import Annotated, Any, Final, Literal
 
 import numpy as np
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, StrictInt, StrictStr
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    StrictInt,
+    StrictStr,
+)
 from pydantic import ValidationError as Unreadable
 
 from app.errors import Damaged
@@ -44,7 +52,8 @@ class FeatureCard(_Part):
     type: Literal["numeric", "categorical"]
     categories: list[str] = []
     form: str = Field(
-        default="", description="how text stands for the numbers of a numeric one, where it does"
+        default="",
+        description="how text stands for the numbers of a numeric one, where it does",
     )
     low: FiniteFloat | None = Field(
         default=None, description="the least value of a numeric one in training"
@@ -60,9 +69,12 @@ class EvaluationCard(_Part):
 
     method: Literal["hold-out", "cross-validation"]
     folds: int | None = Field(
-        default=None, description="of the cross-validation; null: one fit without the hold-out"
+        default=None,
+        description="of the cross-validation; null: one fit without the hold-out",
     )
-    rows: int = Field(ge=1, description="rows that were predicted by a model that did not see them")
+    rows: int = Field(
+        ge=1, description="rows that were predicted by a model that did not see them"
+    )
 
 
 class DataCard(_Part):
@@ -73,16 +85,24 @@ class DataCard(_Part):
     )
     digest: str
     rows: int = Field(ge=0, description="rows that the published model was fitted on")
-    holdout_rows: int = Field(default=0, ge=0, description="rows held out from the first fit")
-    refit: bool = Field(
-        default=False, description="whether the published model was fitted again, on all rows"
+    holdout_rows: int = Field(
+        default=0, ge=0, description="rows held out from the first fit"
     )
-    evaluation: EvaluationCard | None = Field(default=None, description="null without a hold-out")
+    refit: bool = Field(
+        default=False,
+        description="whether the published model was fitted again, on all rows",
+    )
+    evaluation: EvaluationCard | None = Field(
+        default=None, description="null without a hold-out"
+    )
 
 
 def installed_packages() -> dict[str, str]:
     """The versions that decide whether a pickle made here can be read elsewhere."""
-    return {"python": platform.python_version(), **{name: version_of(name) for name in _PACKAGES}}
+    return {
+        "python": platform.python_version(),
+        **{name: version_of(name) for name in _PACKAGES},
+    }
 
 
 class Card(_Part):
@@ -100,7 +120,8 @@ class Card(_Part):
         default=[], description="columns that instances may have, and that are not used"
     )
     values: dict[str, str] = Field(
-        default={}, description="those of them that cells of matrices may name, with forms"
+        default={},
+        description="those of them that cells of matrices may name, with forms",
     )
     labels: list[str] = Field(description="the target column; several when multi-label")
     classes: list[StrictInt | StrictStr] | None = Field(
@@ -109,7 +130,9 @@ class Card(_Part):
     class_priors: dict[str, FiniteFloat] = Field(
         default={}, description="shares of the classes in training, by name"
     )
-    metrics: dict[str, Any] = Field(default={}, description="on the rows of `data.evaluation`")
+    metrics: dict[str, Any] = Field(
+        default={}, description="on the rows of `data.evaluation`"
+    )
     data: DataCard
     benefits: list[list[FiniteFloat]] | None = None
     case_benefits: list[list[Any]] | None = Field(
@@ -165,7 +188,9 @@ class Card(_Part):
         undefined, is null.
         """
         document = self.model_dump(mode="json")
-        text = json.dumps(document, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(
+            document, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False
+        )
         return text.encode() + b"\n"
 
 
@@ -175,6 +200,9 @@ def read_card(content: bytes) -> Card:
         return Card.model_validate_json(content)
     except Unreadable as error:
         flaws = "; ".join(
-            f"{'.'.join(map(str, flaw['loc']))}: {flaw['msg']}" for flaw in error.errors()
+            f"{'.'.join(map(str, flaw['loc']))}: {flaw['msg']}"
+            for flaw in error.errors()
         )
-        raise Damaged(f"this card cannot be read as format {FORMAT}: {flaws}") from error
+        raise Damaged(
+            f"this card cannot be read as format {FORMAT}: {flaws}"
+        ) from error

@@ -48,7 +48,9 @@ def pack(estimator: Any, holdout: Holdout | None = None) -> dict[str, bytes]:
         files[HOLDOUT] = _zipped({"scores": scores, "y": np.asarray(holdout.y)})
         columns = holdout.columns()
         if columns:
-            files[COLUMNS] = _zipped({_COLUMN + name: values for name, values in columns.items()})
+            files[COLUMNS] = _zipped(
+                {_COLUMN + name: values for name, values in columns.items()}
+            )
     return files
 
 
@@ -69,7 +71,9 @@ class Files:
         retry_seconds: float = 0.0,
         kept: FileCache,
     ) -> None:
-        self.storage = Storage(url, CARD, name="PAYOFF_MODELS", retry_seconds=retry_seconds)
+        self.storage = Storage(
+            url, CARD, name="PAYOFF_MODELS", retry_seconds=retry_seconds
+        )
         self._kept = kept
         self._allow_version_skew = allow_version_skew
 
@@ -97,7 +101,11 @@ class Files:
 
     def numbers(self, name: str) -> list[int]:
         """The numbers of a model's folders, sealed or not."""
-        return [int(number) for number in self.storage.folders(name) if _NUMBER.fullmatch(number)]
+        return [
+            int(number)
+            for number in self.storage.folders(name)
+            if _NUMBER.fullmatch(number)
+        ]
 
     def card(self, key: Key) -> Card:
         """A folder's card, whatever job wrote it. NotFound; Damaged if it is another folder's."""
@@ -144,8 +152,12 @@ class Files:
         holdout = None
         if HOLDOUT in files:
             with np.load(io.BytesIO(files[HOLDOUT]), allow_pickle=False) as table:
-                holdout = Holdout(table["scores"], table["y"], partial(self._columns, card))
-        return Loaded(card, card.schema_of_features(), _unpickle(card, files[ESTIMATOR]), holdout)
+                holdout = Holdout(
+                    table["scores"], table["y"], partial(self._columns, card)
+                )
+        return Loaded(
+            card, card.schema_of_features(), _unpickle(card, files[ESTIMATOR]), holdout
+        )
 
     def _columns(self, card: Card) -> dict[str, np.ndarray]:
         """The columns of the hold-out, by name; raises the errors of `read`."""

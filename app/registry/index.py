@@ -121,14 +121,22 @@ class Index:
         the database.
         """
         with self.database.writing() as connection:
-            row = upsert(connection, models).values(name=name, next_version=above + 2, listed=False)
+            row = upsert(connection, models).values(
+                name=name, next_version=above + 2, listed=False
+            )
             upserted = row.on_conflict_do_update(
-                index_elements=[models.c.name], set_={"next_version": _at_least(above + 1) + 1}
+                index_elements=[models.c.name],
+                set_={"next_version": _at_least(above + 1) + 1},
             )
             number: int = (
-                connection.execute(upserted.returning(models.c.next_version)).scalar_one() - 1
+                connection.execute(
+                    upserted.returning(models.c.next_version)
+                ).scalar_one()
+                - 1
             )
-            connection.execute(insert(unpublished).values(name=name, version=number, job=job))
+            connection.execute(
+                insert(unpublished).values(name=name, version=number, job=job)
+            )
             also(connection)
             return number, connection.execute(select(self.database.now)).scalar_one()
 
@@ -142,11 +150,18 @@ class Index:
             raise Conflict(
                 f"version {card.version} of {card.name!r} was not staged, or is published already"
             )
-        connection.execute(update(models).where(models.c.name == card.name).values(listed=True))
+        connection.execute(
+            update(models).where(models.c.name == card.name).values(listed=True)
+        )
         _insert_version(connection, card, card.to_bytes())
 
     def set_alias(
-        self, name: str, alias: str, version: int, key_name: str, also: Also = write_nothing
+        self,
+        name: str,
+        alias: str,
+        version: int,
+        key_name: str,
+        also: Also = write_nothing,
     ) -> None:
         """Point `alias` at a version, unless it points there already. NotFound without that
         version.
@@ -158,7 +173,9 @@ class Index:
             before = _target(connection, name, alias)
             if before == version:
                 return
-            row = upsert(connection, aliases).values(name=name, alias=alias, version=version)
+            row = upsert(connection, aliases).values(
+                name=name, alias=alias, version=version
+            )
             connection.execute(
                 row.on_conflict_do_update(
                     index_elements=[aliases.c.name, aliases.c.alias],
@@ -182,7 +199,9 @@ class Index:
             self._remember(connection, name, alias, key_name, before, None)
             also(connection)
 
-    def delete_version(self, name: str, version: int, also: Also = write_nothing) -> None:
+    def delete_version(
+        self, name: str, version: int, also: Also = write_nothing
+    ) -> None:
         """NotFound where there is none, Conflict while an alias points at it."""
         with self._changing() as connection:
             pointing = select(aliases.c.alias).where(_is(aliases, (name, version)))
@@ -196,14 +215,20 @@ class Index:
                 raise absent(f"{name}:{version}")
             also(connection)
 
-    def delete_model(self, name: str, key_name: str, also: Also = write_nothing) -> list[int]:
+    def delete_model(
+        self, name: str, key_name: str, also: Also = write_nothing
+    ) -> list[int]:
         """The model with its versions, whose numbers are returned, and aliases. The counter and the
         history stay.
         """
         with self._changing() as connection:
             check_listed(connection, name)
-            connection.execute(update(models).where(models.c.name == name).values(listed=False))
-            pointing = select(aliases.c.alias, aliases.c.version).where(aliases.c.name == name)
+            connection.execute(
+                update(models).where(models.c.name == name).values(listed=False)
+            )
+            pointing = select(aliases.c.alias, aliases.c.version).where(
+                aliases.c.name == name
+            )
             for alias, version in connection.execute(pointing).all():
                 self._remember(connection, name, alias, key_name, version, None)
             connection.execute(delete(aliases).where(aliases.c.name == name))
@@ -233,7 +258,9 @@ class Index:
                     "listed": models.c.listed | row.excluded.listed,
                 }
                 connection.execute(
-                    row.on_conflict_do_update(index_elements=[models.c.name], set_=changes)
+                    row.on_conflict_do_update(
+                        index_elements=[models.c.name], set_=changes
+                    )
                 )
             for card, content in new:
                 _insert_version(connection, card, content)
@@ -264,10 +291,17 @@ class Index:
         up to date.
         """
         with self.database.reading() as connection:
-            revision = self.revision(connection)  # first: what is read after it is not older
+            revision = self.revision(
+                connection
+            )  # first: what is read after it is not older
             if revision == known.revision:
                 return known
-            columns = (versions.c.name, versions.c.version, versions.c.sha256, versions.c.bytes)
+            columns = (
+                versions.c.name,
+                versions.c.version,
+                versions.c.sha256,
+                versions.c.bytes,
+            )
             rows = connection.execute(select(*columns)).all()
             pointing = connection.execute(
                 select(aliases.c.name, aliases.c.alias, aliases.c.version)
@@ -279,7 +313,9 @@ class Index:
                 [(row.name, row.alias, row.version) for row in pointing],
             )
 
-    def models(self, after: str, limit: int, patterns: Sequence[str] = ()) -> list[ModelLine]:
+    def models(
+        self, after: str, limit: int, patterns: Sequence[str] = ()
+    ) -> list[ModelLine]:
         """At most `limit` models after the name `after` (`""`: from the first), that match a
         pattern, if any.
         """
@@ -294,18 +330,24 @@ class Index:
         pointing: dict[str, dict[str, int]] = defaultdict(dict)
         with self.database.reading() as connection:
             names = list(connection.execute(page.limit(limit)).scalars())
-            of_names = select(versions.c.name, versions.c.version).where(versions.c.name.in_(names))
-            for name, version in connection.execute(of_names.order_by(versions.c.version.desc())):
-                numbers[name].append(version)
-            aliases_of_names = select(aliases.c.name, aliases.c.alias, aliases.c.version).where(
-                aliases.c.name.in_(names)
+            of_names = select(versions.c.name, versions.c.version).where(
+                versions.c.name.in_(names)
             )
+            for name, version in connection.execute(
+                of_names.order_by(versions.c.version.desc())
+            ):
+                numbers[name].append(version)
+            aliases_of_names = select(
+                aliases.c.name, aliases.c.alias, aliases.c.version
+            ).where(aliases.c.name.in_(names))
             for name, alias, version in connection.execute(
                 aliases_of_names.order_by(aliases.c.alias)
             ):
                 pointing[name][alias] = version
         return [
-            ModelLine(name, max(numbers[name], default=None), numbers[name], pointing[name])
+            ModelLine(
+                name, max(numbers[name], default=None), numbers[name], pointing[name]
+            )
             for name in names
         ]
 
@@ -313,8 +355,17 @@ class Index:
         """NotFound where there is no such model; one whose versions were all deleted is there, and
         empty.
         """
-        columns = (versions.c.version, versions.c.kind, versions.c.created_at, versions.c.metrics)
-        newest = select(*columns).where(versions.c.name == name).order_by(versions.c.version.desc())
+        columns = (
+            versions.c.version,
+            versions.c.kind,
+            versions.c.created_at,
+            versions.c.metrics,
+        )
+        newest = (
+            select(*columns)
+            .where(versions.c.name == name)
+            .order_by(versions.c.version.desc())
+        )
         pointing = (
             select(aliases.c.alias, aliases.c.version)
             .where(aliases.c.name == name)
@@ -328,7 +379,10 @@ class Index:
                 name,
                 [
                     VersionLine(
-                        row.version, row.kind, _time(row.created_at), json.loads(row.metrics)
+                        row.version,
+                        row.kind,
+                        _time(row.created_at),
+                        json.loads(row.metrics),
                     )
                     for row in connection.execute(newest)
                 ],
@@ -374,8 +428,15 @@ class Index:
         before: int | None,
         after: int | None,
     ) -> None:
-        last = select(func.coalesce(func.max(history.c.seq), 0)).where(history.c.name == name)
-        move = {"alias": alias, "who": key_name, "from_version": before, "to_version": after}
+        last = select(func.coalesce(func.max(history.c.seq), 0)).where(
+            history.c.name == name
+        )
+        move = {
+            "alias": alias,
+            "who": key_name,
+            "from_version": before,
+            "to_version": after,
+        }
         row = insert(history).values(
             name=name, seq=last.scalar_subquery() + 1, at=self.database.now, **move
         )
@@ -405,12 +466,16 @@ def _at_least(number: int) -> ColumnElement[int]:
 
 
 def _target(connection: Connection, name: str, alias: str) -> int | None:
-    pointing = select(aliases.c.version).where(aliases.c.name == name, aliases.c.alias == alias)
+    pointing = select(aliases.c.version).where(
+        aliases.c.name == name, aliases.c.alias == alias
+    )
     return connection.execute(pointing).scalar()
 
 
 def _known(connection: Connection) -> set[Key]:
-    tables = (select(table.c.name, table.c.version) for table in (versions, unpublished))
+    tables = (
+        select(table.c.name, table.c.version) for table in (versions, unpublished)
+    )
     return {(row.name, row.version) for row in connection.execute(union_all(*tables))}
 
 
@@ -429,7 +494,9 @@ def _unpublish(connection: Connection, condition: ColumnElement[bool]) -> list[i
 
 def _insert_version(connection: Connection, card: Card, content: bytes) -> None:
     scalars = {
-        name: value for name, value in card.metrics.items() if isinstance(value, int | float | str)
+        name: value
+        for name, value in card.metrics.items()
+        if isinstance(value, int | float | str)
     }
     connection.execute(
         insert(versions).values(

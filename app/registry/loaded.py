@@ -43,7 +43,9 @@ class Loaded:
     schema: Schema
     estimator: Any
     holdout: Holdout | None
-    _made: dict[Callable[[Self], Any], Any] = field(default_factory=dict, init=False, repr=False)
+    _made: dict[Callable[[Self], Any], Any] = field(
+        default_factory=dict, init=False, repr=False
+    )
 
     def once(self, make: Callable[[Self], _Made]) -> _Made:
         """The result of `make` for this model: computed once, and kept as long as the model."""
@@ -103,7 +105,9 @@ class Loaded:
         as many times below the range as its ends differ, which is nearer: a number in the wrong
         unit is a thousand times too small.
         """
-        bounds = np.array([_far_bounds(part.low, part.high) for part in self.card.features])
+        bounds = np.array(
+            [_far_bounds(part.low, part.high) for part in self.card.features]
+        )
         return bounds[:, 0], bounds[:, 1]
 
     @cached_property

@@ -16,7 +16,9 @@ from app.registry.snapshot import Key, Reference, Snapshot, check_name, folder_o
 from payoff.errors import PayoffError
 
 _NUMBERS = 3  # that are tried where a folder of the number exists already
-_MAX_CARDS = 500  # newest first; a store on the network takes some ten milliseconds for each
+_MAX_CARDS = (
+    500  # newest first; a store on the network takes some ten milliseconds for each
+)
 
 _log = logging.getLogger(__name__)
 
@@ -40,7 +42,9 @@ class Registry:
         self._snapshot = Snapshot()
         self._confirmed_at = monotonic()
         self._refreshing = Lock()
-        self.preloader = Preloader(lambda: self._snapshot, self._loaded, self._settle, cache.limit)
+        self.preloader = Preloader(
+            lambda: self._snapshot, self._loaded, self._settle, cache.limit
+        )
 
     def start(self) -> None:
         """Read what exists, and go on doing so until the database is closed; load what is current
@@ -92,7 +96,9 @@ class Registry:
             loaded = self._loaded(key, snapshot)
         except Damaged:
             self._read()
-            if self.resolve(reference) != key:  # the version was deleted while it was read
+            if (
+                self.resolve(reference) != key
+            ):  # the version was deleted while it was read
                 return self.load(reference)
             raise
         # A version that was deleted while it was read answers this request, and is not kept.
@@ -119,7 +125,11 @@ class Registry:
         self._settle()
 
     def stage(
-        self, card: Card, estimator: Any, holdout: Holdout | None = None, also: Also = write_nothing
+        self,
+        card: Card,
+        estimator: Any,
+        holdout: Holdout | None = None,
+        also: Also = write_nothing,
     ) -> Card:
         """Write a version's folder under the model's next number, which is its own; `index.add`
         makes it visible.
@@ -135,7 +145,9 @@ class Registry:
             highest = max(self.files.numbers(card.name), default=0)
             number, at = self.index.take_number(card.name, card.job, highest, also)
             try:
-                return self.files.stage(card.model_copy(update={"version": number}), files, at)
+                return self.files.stage(
+                    card.model_copy(update={"version": number}), files, at
+                )
             except Conflict as error:
                 conflict = error
         raise conflict
@@ -164,7 +176,11 @@ class Registry:
         # Read first: a version that is deleted while folders are read is not published again.
         known = self.index.known()
         folders = dict(self.files.folders())
-        new = [(name, number) for name, numbers in folders.items() for number in sorted(numbers)]
+        new = [
+            (name, number)
+            for name, numbers in folders.items()
+            for number in sorted(numbers)
+        ]
         cards = self.files.cards([key for key in new if key not in known])
         highest = {name: max(numbers, default=0) for name, numbers in folders.items()}
         count = self.index.fill(list(cards), highest)
@@ -177,7 +193,12 @@ class Registry:
         return card, self.files.read(card, ESTIMATOR)
 
     def set_alias(
-        self, name: str, alias: str, version: int, key_name: str, also: Also = write_nothing
+        self,
+        name: str,
+        alias: str,
+        version: int,
+        key_name: str,
+        also: Also = write_nothing,
     ) -> None:
         """Point an alias at a published version; the history remembers `key_name`, and `also`
         writes in the transaction.
@@ -192,13 +213,17 @@ class Registry:
         self.index.delete_alias(name, alias, key_name, also)
         self._changed()
 
-    def delete_version(self, name: str, version: int, also: Also = write_nothing) -> None:
+    def delete_version(
+        self, name: str, version: int, also: Also = write_nothing
+    ) -> None:
         """Conflict while an alias points at it. Requests that hold the model finish undisturbed."""
         self.index.delete_version(name, version, also)
         self._changed()
         self._remove(name, version)
 
-    def delete_model(self, name: str, key_name: str, also: Also = write_nothing) -> None:
+    def delete_model(
+        self, name: str, key_name: str, also: Also = write_nothing
+    ) -> None:
         """All versions and aliases; later versions still get new numbers."""
         deleted = self.index.delete_model(name, key_name, also)
         self._changed()
@@ -227,7 +252,9 @@ class Registry:
 
     def _loaded(self, key: Key, snapshot: Snapshot) -> Loaded:
         return self.cache.load(
-            key, snapshot.sizes[key], lambda: self.files.load(key, snapshot.digests[key])
+            key,
+            snapshot.sizes[key],
+            lambda: self.files.load(key, snapshot.digests[key]),
         )
 
     def _read(self) -> None:
@@ -273,4 +300,6 @@ class Registry:
         try:
             self.storage.remove(folder_of((name, version)))
         except Unavailable as error:
-            _log.warning("%s/%s is left in the storage for now: %s", name, version, error.detail)
+            _log.warning(
+                "%s/%s is left in the storage for now: %s", name, version, error.detail
+            )

@@ -111,19 +111,25 @@ class SavedMatrices:
             check_listed(connection, model)
             before = self._current(connection)
             newest = before.of(model).get(matrix)
-            if newest is not None and orjson.loads(newest.content) == orjson.loads(content):
+            if newest is not None and orjson.loads(newest.content) == orjson.loads(
+                content
+            ):
                 return newest
             _check_room(model, before.of(model), content)
             last = _deleted(connection, model) if newest is None else newest.version
             saved = Saved(model, matrix, last + 1, content, time(), key_name)
-            connection.execute(insert(table).values({**asdict(saved), "content": content.decode()}))
+            connection.execute(
+                insert(table).values({**asdict(saved), "content": content.decode()})
+            )
             connection.execute(_CHANGED)
             also(connection, saved)
             view = self._current(connection)
         self._accept(view)
         return saved
 
-    def delete(self, model: str, matrix: str, also: Callable[[Connection], None]) -> None:
+    def delete(
+        self, model: str, matrix: str, also: Callable[[Connection], None]
+    ) -> None:
         """All versions; their numbers are not used again. NotFound where there is none."""
         with self._changing() as connection:
             check_listed(connection, model)
@@ -145,9 +151,12 @@ class SavedMatrices:
         name would be one more with every name that a client invents.
         """
         deleted = and_(
-            table.c.model == model, true() if matrix is None else table.c.matrix == matrix
+            table.c.model == model,
+            true() if matrix is None else table.c.matrix == matrix,
         )
-        last = connection.execute(select(func.max(table.c.version)).where(deleted)).scalar()
+        last = connection.execute(
+            select(func.max(table.c.version)).where(deleted)
+        ).scalar()
         if last is not None:
             connection.execute(delete(table).where(deleted))
             connection.execute(_CHANGED)
@@ -172,7 +181,9 @@ class SavedMatrices:
         if revision <= known.revision:
             return known
         matrices: dict[str, dict[str, Saved]] = {}
-        for row in connection.execute(select(table).order_by(table.c.matrix, table.c.version)):
+        for row in connection.execute(
+            select(table).order_by(table.c.matrix, table.c.version)
+        ):
             saved = known.of(row.model).get(f"{row.matrix}:{row.version}")
             if saved is None:
                 saved = Saved(
@@ -183,7 +194,9 @@ class SavedMatrices:
                     row.created_at,
                     row.who,
                 )
-            matrices.setdefault(row.model, {}).update({saved.reference: saved, saved.matrix: saved})
+            matrices.setdefault(row.model, {}).update(
+                {saved.reference: saved, saved.matrix: saved}
+            )
         return _View(revision, matrices)
 
     def _accept(self, view: _View) -> None:

@@ -13,7 +13,9 @@ NUMBER = "[1-9][0-9]{0,8}"  # of a version
 
 Key = tuple[str, int]
 
-_REFERENCE = re.compile(rf"(?P<name>{NAME})(?::(?P<version>{NUMBER})|@(?P<alias>{NAME}))?")
+_REFERENCE = re.compile(
+    rf"(?P<name>{NAME})(?::(?P<version>{NUMBER})|@(?P<alias>{NAME}))?"
+)
 _NAME = re.compile(NAME)
 
 
@@ -91,8 +93,16 @@ class Snapshot:
         """The versions that aliases and bare names mean, each once, in the order of names; those of
         aliases first.
         """
-        aliased = [key for reference, key in sorted(self.references.items()) if "@" in reference]
-        latest = [key for reference, key in sorted(self.references.items()) if reference == key[0]]
+        aliased = [
+            key
+            for reference, key in sorted(self.references.items())
+            if "@" in reference
+        ]
+        latest = [
+            key
+            for reference, key in sorted(self.references.items())
+            if reference == key[0]
+        ]
         return list(dict.fromkeys((*aliased, *latest)))
 
     def resolve(self, text: str) -> Key:

@@ -22,9 +22,13 @@ TABLES = MetaData()
 state = Table(
     "registry_state",
     TABLES,
-    Column("id", Integer, CheckConstraint("id = 1"), primary_key=True, autoincrement=False),
+    Column(
+        "id", Integer, CheckConstraint("id = 1"), primary_key=True, autoincrement=False
+    ),
     Column("revision", Integer, nullable=False),
-    Column("matrices", Integer, nullable=False, default=0),  # the revision of the saved matrices
+    Column(
+        "matrices", Integer, nullable=False, default=0
+    ),  # the revision of the saved matrices
 )
 
 models = Table(
@@ -68,7 +72,9 @@ unpublished = Table(
     TABLES,
     Column("name", String(64), primary_key=True),
     Column("version", Integer, primary_key=True, autoincrement=False),
-    Column("job", Text),  # that took the number, and whose end decides whether its folder stays
+    Column(
+        "job", Text
+    ),  # that took the number, and whose end decides whether its folder stays
 )
 
 history = Table(
@@ -89,7 +95,9 @@ saved_matrices = Table(  # no part of the index: it cannot be made again from th
     Column("model", String(64), primary_key=True),
     Column("matrix", String(64), primary_key=True),
     Column("version", Integer, primary_key=True, autoincrement=False),
-    Column("content", Text, nullable=False),  # JSON: [matrix in words, actions in order or null]
+    Column(
+        "content", Text, nullable=False
+    ),  # JSON: [matrix in words, actions in order or null]
     Column("created_at", Double, nullable=False),
     Column("who", Text, nullable=False),
 )

@@ -9,7 +9,9 @@ from pydantic import BaseModel, Field
 class Basis(BaseModel):
     """The cases that an amount is about."""
 
-    basis: str = Field(description="the decisions that it is about, and what it takes for granted")
+    basis: str = Field(
+        description="the decisions that it is about, and what it takes for granted"
+    )
 
 
 class Amount(Basis):

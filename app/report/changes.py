@@ -80,7 +80,9 @@ class ClassShares:
         """The shares by version and class, and whether they changed: null with `selective`, where
         truth is known more often after some actions.
         """
-        versions = sorted(version for version, counts in self.counts.items() if counts.sum())
+        versions = sorted(
+            version for version, counts in self.counts.items() if counts.sum()
+        )
         shares: dict[int, np.ndarray] = {}
         tables: list[tuple[np.ndarray, np.ndarray]] = []  # counts now, and in training
         for version in versions:
@@ -94,7 +96,9 @@ class ClassShares:
         lines = []
         for i, version in enumerate(versions):
             counts, trained_counts = tables[i]
-            factor = odds_change(counts, trained_counts) if trained_counts.any() else None
+            factor = (
+                odds_change(counts, trained_counts) if trained_counts.any() else None
+            )
             changed = None
             if not selective and factor is not None:
                 changed = adjusted[i] < SIGNIFICANT and factor >= _MIN_ODDS_FACTOR
@@ -162,7 +166,9 @@ class Scores:
     Only cases with all features, under the priors of training.
     """
 
-    by_day: dict[tuple[int, tuple[Label, ...]], dict[int, np.ndarray]] = field(default_factory=dict)
+    by_day: dict[tuple[int, tuple[Label, ...]], dict[int, np.ndarray]] = field(
+        default_factory=dict
+    )
 
     def add(self, part: Slice) -> None:
         plain = part.probabilities[part.stack.plain[part.term]]
@@ -175,14 +181,20 @@ class Scores:
         """The change of each class's probabilities between the earlier and the later days, each
         about half of the cases.
         """
-        for (version, classes), days in sorted(self.by_day.items(), key=lambda item: item[0][0]):
+        for (version, classes), days in sorted(
+            self.by_day.items(), key=lambda item: item[0][0]
+        ):
             histograms = np.array([days[day] for day in sorted(days)])  # (D, K, bins)
             K = histograms.shape[1]
             sizes = np.cumsum(histograms[:, 0].sum(axis=1))
-            cut = min(int(np.searchsorted(sizes, sizes[-1] / 2)) + 1, len(histograms) - 1)
+            cut = min(
+                int(np.searchsorted(sizes, sizes[-1] / 2)) + 1, len(histograms) - 1
+            )
             before = histograms[:cut].sum(axis=0)
             after = histograms[cut:].sum(axis=0)
-            for k in range(1 if K == 2 else 0, K):  # of two classes one determines the other
+            for k in range(
+                1 if K == 2 else 0, K
+            ):  # of two classes one determines the other
                 if min(before[k].sum(), after[k].sum()) >= _MIN_CASES:
                     change = histogram_change(before[k], after[k])
                     yield {"version": version, "class": classes[k]}, change
@@ -193,11 +205,18 @@ def feature_changes(recorded: Iterable[Cases]) -> Iterator[Changed]:
     values, None where they cannot be compared, and of how often it is missing.
     """
     before, after = sides(recorded)
-    for name in dict.fromkeys(name for instance in (*before, *after) for name in instance):
-        columns = [[instance.get(name) for instance in side] for side in (before, after)]
+    for name in dict.fromkeys(
+        name for instance in (*before, *after) for name in instance
+    ):
+        columns = [
+            [instance.get(name) for instance in side] for side in (before, after)
+        ]
         yield {"feature": name, "of": "values"}, value_change(*columns)
         counts = np.array(
-            [np.bincount([value is None for value in side], minlength=2) for side in columns]
+            [
+                np.bincount([value is None for value in side], minlength=2)
+                for side in columns
+            ]
         )
         if counts.sum(axis=1).min() >= _MIN_CASES and counts[:, 1].any():
             yield {"feature": name, "of": "missing"}, category_change(*counts)
@@ -207,7 +226,9 @@ def value_change(before: Sequence[Any], after: Sequence[Any]) -> Change | None:
     """The change of a feature's values, numbers or categories, without missing ones; None with too
     few values, or numbers beside text.
     """
-    columns = [[value for value in side if value is not None] for side in (before, after)]
+    columns = [
+        [value for value in side if value is not None] for side in (before, after)
+    ]
     kinds = {
         isinstance(value, int | float) and not isinstance(value, bool)
         for side in columns
@@ -232,7 +253,9 @@ def value_change(before: Sequence[Any], after: Sequence[Any]) -> Change | None:
     return category_change(*counts)
 
 
-def sides(recorded: Iterable[Cases]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def sides(
+    recorded: Iterable[Cases],
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Instances of the first and of the last half of the days that have any, at most
     `_MAX_INSTANCES` of each half; none where only one day has any.
 
@@ -246,7 +269,9 @@ def sides(recorded: Iterable[Cases]) -> tuple[list[dict[str, Any]], list[dict[st
     day = np.empty(0, dtype=np.int64)
     text = np.empty(0, dtype=object)
     for cases in recorded:
-        instances = [instance for instance in cases.instances or () if instance is not None]
+        instances = [
+            instance for instance in cases.instances or () if instance is not None
+        ]
         texts = np.array(instances, dtype=object)
         numbers = rng.random(len(texts))
         is_small = numbers < limit

@@ -26,7 +26,11 @@ from app.training.models import card_of
 from payoff.errors import Invalid, TooLarge
 
 _TYPES = {"numeric": "number", "categorical": "category"}
-_REASONS = ("without_instance", "without_truth", "of_acquire")  # why decisions are left out
+_REASONS = (
+    "without_instance",
+    "without_truth",
+    "of_acquire",
+)  # why decisions are left out
 
 
 def make(
@@ -60,7 +64,9 @@ def make(
     with TemporaryFile() as file:
         schema = _schema(card)
         with pq.ParquetWriter(file, schema) as writer:
-            for cases in stores.archive.cases(model, since=since, until=until, with_instances=True):
+            for cases in stores.archive.cases(
+                model, since=since, until=until, with_instances=True
+            ):
                 rows = list[dict[str, Any]]()
                 for part in slices(cases, maturity.since):
                     actions.add(part)
@@ -74,7 +80,10 @@ def make(
                     )
         left_out = {reason: counts[reason] for reason in _REASONS}
         if not counts["rows"]:
-            reasons = [f"{count:,} {name.replace('_', ' ')}" for name, count in left_out.items()]
+            reasons = [
+                f"{count:,} {name.replace('_', ' ')}"
+                for name, count in left_out.items()
+            ]
             raise Conflict(
                 f"no recorded decision of {model!r} has its instance and its truth:"
                 f" {', '.join(reasons)}"
@@ -86,7 +95,9 @@ def make(
             "until": until,
             "rows": counts["rows"],
             "left_out": left_out,
-            "warnings": list(reservations(maturity, selective=actions.document()["is"])),
+            "warnings": list(
+                reservations(maturity, selective=actions.document()["is"])
+            ),
         }
         types = {part.name: part.form or _TYPES[part.type] for part in card.features}
         types |= dict.fromkeys(card.values, "value")
@@ -96,10 +107,18 @@ def make(
         request = request.model_copy(update={"types": types})
         try:
             return stores.datasets.upload(
-                cast(BinaryIO, file), request, is_cancelled, lineage=lineage, ignored=card.ignored
+                cast(BinaryIO, file),
+                request,
+                is_cancelled,
+                lineage=lineage,
+                ignored=card.ignored,
             )
-        except Invalid as error:  # its places are those of the file, which the client did not send
-            raise Conflict(f"the recorded instances are no data set: {error.detail}") from error
+        except (
+            Invalid
+        ) as error:  # its places are those of the file, which the client did not send
+            raise Conflict(
+                f"the recorded instances are no data set: {error.detail}"
+            ) from error
 
 
 def _latest(stores: Stores, model: str) -> Card:
@@ -137,7 +156,9 @@ def _batch(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
         try:
             columns.append(pa.array([row.get(field.name) for row in rows], field.type))
         except (pa.ArrowException, TypeError) as error:
-            raise Conflict(f"{field.name!r} has values that are no {field.type}") from error
+            raise Conflict(
+                f"{field.name!r} has values that are no {field.type}"
+            ) from error
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
@@ -151,7 +172,9 @@ def _rows(
     """
     assert cases.instances is not None
     features = [*(feature.name for feature in card.features), *card.values]
-    readers = {feature.name: reader(feature.form) for feature in card.features if feature.form}
+    readers = {
+        feature.name: reader(feature.form) for feature in card.features if feature.form
+    }
     schema = card.schema_of_features()
     words = {schema.names[j]: partial(schema.word, j) for j in schema.categorical}
 
@@ -164,7 +187,9 @@ def _rows(
             value = readers[name](normal(value))
         return value
 
-    columns = zip(cases.instances, cases.term.tolist(), cases.truth.tolist(), strict=True)
+    columns = zip(
+        cases.instances, cases.term.tolist(), cases.truth.tolist(), strict=True
+    )
     for instance, term, truth in columns:
         terms = cases.terms[term]
         if terms.verb != "predict":
@@ -177,6 +202,8 @@ def _rows(
             counts["rows"] += 1
             versions.add(terms.version)
             values = orjson.loads(instance)
-            row = {name: values[name] for name in features if values.get(name) is not None}
+            row = {
+                name: values[name] for name in features if values.get(name) is not None
+            }
             row = {name: convert(name, value) for name, value in row.items()}
             yield row | {card.labels[0]: terms.classes[truth]}

@@ -14,12 +14,20 @@ import numpy as np
 
 from app.outcomes.decision import Label
 from app.report.slices import Money, Slice
-from payoff.evidence.intervals import LEVEL, Mean, MeanSums, PromiseSums, promise_interval
+from payoff.evidence.intervals import (
+    LEVEL,
+    Mean,
+    MeanSums,
+    PromiseSums,
+    promise_interval,
+)
 from payoff.evidence.truths import AlikeDecisions, known_shares, payoff_range
 
 ALL = "all decisions, by the model's probabilities"
 KNOWN = "decisions with known truth"
-ASSUMING = "decisions with known truth, as if whether the truth is known did not depend on it"
+ASSUMING = (
+    "decisions with known truth, as if whether the truth is known did not depend on it"
+)
 SELECTED = (
     "only decisions with known truth, which depends on the action;"
     " not an estimate for all decisions"
@@ -83,7 +91,9 @@ class Account:
         self.open += (len(unknown), low.sum(), high.sum(), part.expected[unknown].sum())
         self.reported.add(money.received - money.performed_earned, part.day)
         if self.performance is None and money.overridden.any():
-            self.performance = deepcopy(self.promise)  # up to this slice the two are equal
+            self.performance = deepcopy(
+                self.promise
+            )  # up to this slice the two are equal
         if self.performance is not None:
             differences = money.performed_earned - money.performed_promised
             self.performance.compare(differences, money.performed_risks, part.day)
@@ -98,11 +108,15 @@ class Account:
         tolerance = _TOLERANCE * self.magnitude / n if n else None
         unknown, *sums = self.open.tolist()
         low, high, held = (
-            total(self.received + open_sum, n + int(unknown), WHATEVER) for open_sum in sums
+            total(self.received + open_sum, n + int(unknown), WHATEVER)
+            for open_sum in sums
         )
         return {
-            "promised": total(self.promised, n, f"{basis}; by the model's probabilities"),
-            "realised": total(self.received, n, basis) | amount(self._realised(difference), basis),
+            "promised": total(
+                self.promised, n, f"{basis}; by the model's probabilities"
+            ),
+            "realised": total(self.received, n, basis)
+            | amount(self._realised(difference), basis),
             "difference": {
                 **amount(difference, basis),
                 "cases": n,
@@ -206,7 +220,9 @@ class ActionCounts:
     by_action: dict[Label, np.ndarray] = field(
         default_factory=lambda: defaultdict(lambda: np.zeros(2, dtype=np.int64))
     )
-    alike: dict[tuple[str | None, int, tuple[Label, ...]], np.ndarray] = field(default_factory=dict)
+    alike: dict[tuple[str | None, int, tuple[Label, ...]], np.ndarray] = field(
+        default_factory=dict
+    )
     performed: Counter[Label] = field(default_factory=Counter)
     overridden: int = 0
 
@@ -220,7 +236,9 @@ class ActionCounts:
         known = np.bincount(part.choice[part.known], minlength=size)
         for i in np.flatnonzero(cases).tolist():
             self.by_action[stack.actions[i]] += (known[i], cases[i])
-        self.overridden += int(np.count_nonzero((part.performed != part.choice)[part.known]))
+        self.overridden += int(
+            np.count_nonzero((part.performed != part.choice)[part.known])
+        )
         performed = np.bincount(part.performed[part.known], minlength=size).tolist()
         self.performed.update(dict(zip(stack.actions, performed, strict=True)))
         code = part.key.astype(np.int64) * size + part.choice
@@ -236,7 +254,10 @@ class ActionCounts:
     def document(self) -> dict[str, Any]:
         """Whether truth is known more often after some actions than after others."""
         selection = known_shares(
-            [AlikeDecisions(actions, *table) for (_, _, actions), table in self.alike.items()]
+            [
+                AlikeDecisions(actions, *table)
+                for (_, _, actions), table in self.alike.items()
+            ]
         )
         decisions = sum(cases for _, cases in self.by_action.values())
         frequent = [
@@ -245,7 +266,9 @@ class ActionCounts:
             if cases >= MIN_ACTION_SHARE * decisions
         ]
         # An action that people always replace is never followed by a truth.
-        is_replaced = bool(self.overridden) and not all(self.performed[label] for label in frequent)
+        is_replaced = bool(self.overridden) and not all(
+            self.performed[label] for label in frequent
+        )
         return {
             "is": is_replaced or selection.selective,
             "p_value": selection.p_value,

@@ -36,13 +36,16 @@ class Quantities:
         self.decisions += len(part)
         rows = np.flatnonzero(~np.isnan(part.number))
         figures = [
-            [(terms.figures or {}).get(name) for name in _FIGURES] for terms in part.stack.terms
+            [(terms.figures or {}).get(name) for name in _FIGURES]
+            for terms in part.stack.terms
         ]
         over, under, coverage = np.array(figures, dtype=np.float64)[part.term[rows]].T
         quantity, low, high = part.probabilities[rows].T
         number = part.number[rows]
         benefit = part.benefit[rows]
-        costs = np.where(quantity > number, over * (quantity - number), under * (number - quantity))
+        costs = np.where(
+            quantity > number, over * (quantity - number), under * (number - quantity)
+        )
         costs = np.where(np.isnan(benefit), costs, -benefit)
         self.expected -= float(part.expected[rows].sum())
         self.realised.add(costs, part.day)
@@ -61,8 +64,13 @@ class Quantities:
             "decisions": self.decisions,
             "known": n,
             "expected": total(self.expected, n, about),
-            "realised": total(self.realised.total, n, about) | amount(self.realised.mean(), about),
-            "difference": {**amount(difference, about), "cases": n, "p_value": difference.p_value},
+            "realised": total(self.realised.total, n, about)
+            | amount(self.realised.mean(), about),
+            "difference": {
+                **amount(difference, about),
+                "cases": n,
+                "p_value": difference.p_value,
+            },
             "intervals": self._coverage(about),
         }
 

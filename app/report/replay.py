@@ -74,15 +74,22 @@ class ReplayRequest(NamedMatrixFields, Period):
         description="versions that decide on the recorded instances",
         examples=[["triage@champion"]],
     )
-    rules: Annotated[list[ReplayRule], Field(min_length=1, max_length=20)] | None = Field(
-        default=None,
-        description="applied to the recorded probabilities, and to those of each of `models`;"
-        " without them `expected_benefit`, and for the recorded ones alone `most_probable`",
+    rules: Annotated[list[ReplayRule], Field(min_length=1, max_length=20)] | None = (
+        Field(
+            default=None,
+            description="applied to the recorded probabilities, and to those of each of `models`;"
+            " without them `expected_benefit`, and for the recorded ones alone `most_probable`",
+        )
     )
 
 
 def submit(
-    stores: Stores, reference: str, request: ReplayRequest, *, key: str | None, caller: Caller
+    stores: Stores,
+    reference: str,
+    request: ReplayRequest,
+    *,
+    key: str | None,
+    caller: Caller,
 ) -> Job:
     """Accept a request to replay the decisions of `name` (all versions), `name:3` or `name@alias`.
 
@@ -98,14 +105,19 @@ def submit(
             f"{model.name!r} predicts numbers, or several labels;"
             " decisions among classes are replayed"
         )
-    matrix = named_matrix(with_saved(stores, request, model.name, card.classes), card.classes)
+    matrix = named_matrix(
+        with_saved(stores, request, model.name, card.classes), card.classes
+    )
     benefits = actions = None
     if matrix is not None:
         if np.abs(matrix.benefits).max() > LARGEST_EARNED:
             raise Invalid.at(
-                "/benefits", f"benefits of a magnitude above {LARGEST_EARNED:g} are not replayed"
+                "/benefits",
+                f"benefits of a magnitude above {LARGEST_EARNED:g} are not replayed",
             )
-        benefits = matrix.benefits.tolist() if matrix.cases is None else matrix.cases.cells()
+        benefits = (
+            matrix.benefits.tolist() if matrix.cases is None else matrix.cases.cells()
+        )
         actions = list(map(str, matrix.actions)) if matrix.is_named else None
     rules = [rule.model_dump(exclude_none=True) for rule in request.rules or ()]
     if not rules:
@@ -128,7 +140,9 @@ def submit(
         since=request.since,
         until=request.until,
     )
-    return jobs.submit(stores, caller, KIND, spec, model=model.name, dataset=None, key=key)
+    return jobs.submit(
+        stores, caller, KIND, spec, model=model.name, dataset=None, key=key
+    )
 
 
 def _question(rule: Mapping[str, Any], benefits: Any = ()) -> RuleFields:
@@ -136,7 +150,9 @@ def _question(rule: Mapping[str, Any], benefits: Any = ()) -> RuleFields:
     return RuleFields.model_validate({**rule, "priors": None, "benefits": benefits})
 
 
-def _versions(stores: Stores, references: list[str], card: Card, caller: Caller) -> list[str]:
+def _versions(
+    stores: Stores, references: list[str], card: Card, caller: Caller
+) -> list[str]:
     """The models as `name:version`; Invalid or NotFound below /models."""
     versions: list[str] = []
     flaws: list[Flaw] = []
@@ -148,7 +164,10 @@ def _versions(stores: Stores, references: list[str], card: Card, caller: Caller)
             raise NotFound.at(pointer("models", i), error.detail) from error
         if version.classes != card.classes:
             flaws.append(
-                Flaw(pointer("models", i), f"{reference!r} has other classes than {card.name!r}")
+                Flaw(
+                    pointer("models", i),
+                    f"{reference!r} has other classes than {card.name!r}",
+                )
             )
         versions.append(f"{version.name}:{version.version}")
     reject(flaws)
@@ -187,23 +206,34 @@ class Alternative:
         decides = choice != UNKNOWN
         self.cases += int(np.count_nonzero(decides))
         rows = self.paired.compare(part, part.performed, choice)
-        earned = part.stack.matrices[part.term[rows], part.truth[rows], part.performed[rows]]
+        earned = part.stack.matrices[
+            part.term[rows], part.truth[rows], part.performed[rows]
+        ]
         self.performed += float(earned.sum())
         unknown = np.flatnonzero(~part.known & decides)
         gains = part.payoffs(unknown, choice) - part.payoffs(unknown, part.performed)
         low, high = payoff_range(gains)
         self.bounds += (low.sum(), high.sum())
 
-    def document(self, p_value: float, *, selective: bool, late: str | None) -> dict[str, Any]:
+    def document(
+        self, p_value: float, *, selective: bool, late: str | None
+    ) -> dict[str, Any]:
         """The figures; `p_value` is corrected for the number of alternatives, `late` is why nothing
         can be concluded yet.
         """
         known = self.paired.count
-        head = {"model": self.model, "rule": self.rule, "cases": self.cases, "known": known}
+        head = {
+            "model": self.model,
+            "rule": self.rule,
+            "cases": self.cases,
+            "known": known,
+        }
         if self.failure is not None:
             return head | {"error": self.failure}
         if not self.cases:
-            return head | {"error": "there is no case, or no instance of one was recorded"}
+            return head | {
+                "error": "there is no case, or no instance of one was recorded"
+            }
         if not known:
             return head | {"error": "no case has a known truth"}
         about = basis(known, self.cases, selective=selective, reason=late)
@@ -267,7 +297,9 @@ class Replay:
         self._archive = stores.archive
         self._spec = spec
         self._models = {name: stores.registry.load(name) for name in spec.models}
-        matrix = read_matrix(MatrixFields.model_construct(benefits=spec.benefits), spec.classes)
+        matrix = read_matrix(
+            MatrixFields.model_construct(benefits=spec.benefits), spec.classes
+        )
         self._case_benefits = None if matrix is None else matrix.cases
         self._trained = cache(partial(trained, stores, spec.model))
         self._left_out: Counter[str] = Counter()
@@ -276,7 +308,9 @@ class Replay:
         self._decisions = 0
         self._known = 0
         self.alternatives = [
-            Alternative(name, rule) for name in (None, *spec.models) for rule in spec.rules
+            Alternative(name, rule)
+            for name in (None, *spec.models)
+            for rule in spec.rules
         ]
 
     def read(self) -> None:
@@ -298,7 +332,9 @@ class Replay:
                 self._decisions += len(part)
                 self._known += int(np.count_nonzero(part.known))
                 self._add(part)
-            progress.report((cases.day + 1 - first) / max(last + 1 - first, 1), "replaying")
+            progress.report(
+                (cases.day + 1 - first) / max(last + 1 - first, 1), "replaying"
+            )
 
     def _add(self, part: Slice) -> None:
         """Add a slice to the alternatives, until they fail."""
@@ -340,21 +376,27 @@ class Replay:
         place = np.full((len(cases.terms), width), UNKNOWN, dtype=np.int32)
         counts = np.bincount(cases.term, minlength=len(cases.terms)).tolist()
         terms = []
-        for t, (recorded, matrix) in enumerate(zip(cases.terms, matrices, strict=False)):
+        for t, (recorded, matrix) in enumerate(
+            zip(cases.terms, matrices, strict=False)
+        ):
             replayed = self._replayed(recorded, matrix)
             if isinstance(replayed, str):
                 self._left_out[replayed] += counts[t]
                 terms.append(replace(recorded, benefits=None))
             else:
                 names = list(map(str, replayed.actions))
-                place[t, : len(names)] = [names.index(str(name)) for name in recorded.actions]
+                place[t, : len(names)] = [
+                    names.index(str(name)) for name in recorded.actions
+                ]
                 terms.append(replayed)
         cases = replace(
             cases,
             terms=terms,
             choice=place[cases.term, cases.choice],
             action=place[cases.term, cases.action],
-            expected=np.zeros(len(cases)),  # also a case without an expected benefit is replayed
+            expected=np.zeros(
+                len(cases)
+            ),  # also a case without an expected benefit is replayed
         )
         for part in slices(cases, self._maturity.since, self._priors):
             if part.stack.stated:
@@ -405,7 +447,9 @@ class Replay:
             return "without_columns"
         return replace(terms, actions=actions, benefits=tuple(map(tuple, benefits)))
 
-    def _priors(self, terms: Terms) -> tuple[tuple[float, ...] | None, tuple[float, ...] | None]:
+    def _priors(
+        self, terms: Terms
+    ) -> tuple[tuple[float, ...] | None, tuple[float, ...] | None]:
         """The priors that a request stated, and those of its probabilities: these, or those of
         training.
         """
@@ -445,7 +489,9 @@ class Replay:
             _, P, _ = under_priors(P, classes, np.array(base_priors), priors)
         alternative.add(part, way(part, rows, _choice(alternative.rule, part, rows, P)))
 
-    def _posterior(self, name: str | None, part: Slice) -> tuple[np.ndarray, np.ndarray]:
+    def _posterior(
+        self, name: str | None, part: Slice
+    ) -> tuple[np.ndarray, np.ndarray]:
         """The rows that a version can decide on, and its probabilities; of None the recorded ones.
 
         A version decides on recorded instances with all features. Of a case of /acquire only some
@@ -453,22 +499,30 @@ class Replay:
         """
         if name is None:
             return np.arange(len(part)), part.probabilities
-        is_complete = np.array([terms.verb == "predict" for terms in part.terms])[part.term]
+        is_complete = np.array([terms.verb == "predict" for terms in part.terms])[
+            part.term
+        ]
         texts = part.instances or [None] * len(part)
         rows = np.flatnonzero(is_complete & [text is not None for text in texts])
         if not len(rows):
             return rows, part.probabilities[rows]
         model = self._models[name]
-        features = frozenset(model.schema.names)  # instances also have columns of benefits
+        features = frozenset(
+            model.schema.names
+        )  # instances also have columns of benefits
         instances = []
         for i in rows.tolist():
             instance = orjson.loads(texts[i] or "")
-            instances.append({name: instance[name] for name in instance if name in features})
+            instances.append(
+                {name: instance[name] for name in instance if name in features}
+            )
         X, _ = model.schema.encode(instances)
         return rows, model.estimator.posterior(X)
 
 
-def _choice(rule: Mapping[str, Any], part: Slice, rows: np.ndarray, P: np.ndarray) -> np.ndarray:
+def _choice(
+    rule: Mapping[str, Any], part: Slice, rows: np.ndarray, P: np.ndarray
+) -> np.ndarray:
     """The actions (n,) of a rule for rows (n,) of a slice, with the probabilities P (n, K)."""
     stack = part.stack
     is_uniform = (stack.matrices == stack.matrices[0]).all()

@@ -38,7 +38,9 @@ from payoff.evidence.truths import ALPHA, Arrivals, Maturity
 _WRONG = ("over_promises", "under_promises")
 _MAX_NAMED_FEATURES = 10
 MAX_GROUPS = 1_000
-_TIMED_CLASSES = 100  # the lags of so many classes are separate; further classes share one
+_TIMED_CLASSES = (
+    100  # the lags of so many classes are separate; further classes share one
+)
 
 By = Literal["day", "week", "action", "version", "key"]
 
@@ -78,12 +80,16 @@ def report(
     if sections["quantities"] and not sections["decisions"]:
         if by is not None:
             raise Invalid.at("/by", "quantities have no groups; leave out 'by'")
-        sections = {name: sections[name] for name in ("quantities", "maturing", "warnings")}
+        sections = {
+            name: sections[name] for name in ("quantities", "maturing", "warnings")
+        }
     elif not sections["decisions"]:
         fix = 'send "record": true to /predict'
         if versions is not None:
             fix = f"ask for {model.name}, which is all versions, or {fix}"
-        sections["warnings"].append(f"no decision of {reference} is recorded in this period: {fix}")
+        sections["warnings"].append(
+            f"no decision of {reference} is recorded in this period: {fix}"
+        )
     return {
         **sections,
         "model": {"name": model.name, "version": versions[0] if versions else None},
@@ -102,9 +108,13 @@ def document(read: Read, changes: Sequence[Changed]) -> dict[str, Any]:
     total = read.total
     maturity = read.maturity
     selective = read.actions.document()
-    about = basis(total.known, total.decisions, selective=selective["is"], reason=maturity.reason)
+    about = basis(
+        total.known, total.decisions, selective=selective["is"], reason=maturity.reason
+    )
     doubt = maturity.reason or (UNEQUAL if selective["is"] else None)
-    missing = None if total.known == total.decisions else read.shares.missing(read.classes)
+    missing = (
+        None if total.known == total.decisions else read.shares.missing(read.classes)
+    )
     doubt_of_promise = maturity.reason or missing
     drifted = drift(changes)
     groups = quantities = None
@@ -147,7 +157,8 @@ def _advice(verdict: str, details: Mapping[str, Any]) -> Iterator[str]:
         retrain = "train again, also on what was seen (POST /datasets/from-outcomes)"
         if any(version["changed"] for version in details["priors"]["versions"]):
             retrain = (
-                f'send the shares of the classes, which have changed, as "priors", or {retrain}'
+                'send the shares of the classes, which have changed, as "priors", '
+                f"or {retrain}"
             )
         yield retrain
     for challenger in details["shadow"]:
@@ -160,7 +171,9 @@ def _advice(verdict: str, details: Mapping[str, Any]) -> Iterator[str]:
         )
     if details["selective"]["is"]:
         yield f'{UNEQUAL}: "explore" a share of the decisions, so that it becomes known after each'
-    features = [line["feature"] for line in details["drift"]["features"] if line["drifted"]]
+    features = [
+        line["feature"] for line in details["drift"]["features"] if line["drifted"]
+    ]
     if features:
         names = some_of(list(dict.fromkeys(features)), _MAX_NAMED_FEATURES)
         yield f"these features have changed, so look at what sends them: {names}"
@@ -169,15 +182,21 @@ def _advice(verdict: str, details: Mapping[str, Any]) -> Iterator[str]:
 def maturing(maturity: Maturity) -> dict[str, Any]:
     """The section on truths that are not used yet."""
     return {
-        "since": None if maturity.since is None else date_of(maturity.since).isoformat(),
+        "since": None
+        if maturity.since is None
+        else date_of(maturity.since).isoformat(),
         "known_left_out": maturity.left_out,
-        "lags_by_class_differ": None if maturity.p_value is None else maturity.p_value < ALPHA,
+        "lags_by_class_differ": None
+        if maturity.p_value is None
+        else maturity.p_value < ALPHA,
         "p_value": maturity.p_value,
         "reason": maturity.reason,
     }
 
 
-def _grouped(groups: Mapping[Any, Account], basis: str, reason: str | None) -> list[dict[str, Any]]:
+def _grouped(
+    groups: Mapping[Any, Account], basis: str, reason: str | None
+) -> list[dict[str, Any]]:
     """The figures of each group, in the order of its name: numbers before text. Verdicts are
     corrected for the number of groups (Holm).
     """
@@ -195,7 +214,10 @@ def _grouped(groups: Mapping[Any, Account], basis: str, reason: str | None) -> l
         account["adjusted_p_value"] = adjusted_of.get(i)
         if account["verdict"] in _WRONG and not adjusted_of.get(i, 1.0) < SIGNIFICANT:
             account["verdict"] = "undecided"
-    return [{"group": name, **account} for name, account in zip(names, accounts, strict=True)]
+    return [
+        {"group": name, **account}
+        for name, account in zip(names, accounts, strict=True)
+    ]
 
 
 def reservations(maturity: Maturity, *, selective: bool) -> Iterator[str]:
@@ -257,9 +279,15 @@ def matured(days: Iterable[Cases], at: float) -> Maturity:
         table = np.array(padded).reshape(-1, width)
         known = cases.truth != UNKNOWN
         truth = np.full(len(cases), UNKNOWN)
-        truth[known] = np.minimum(table[cases.term[known], cases.truth[known]], _TIMED_CLASSES - 1)
-        known_at = np.where(np.isnan(cases.outcome_at), cases.received_at, cases.outcome_at)
-        arrivals.add(cases.day, cases.at, truth, known_at, min(len(labels), _TIMED_CLASSES))
+        truth[known] = np.minimum(
+            table[cases.term[known], cases.truth[known]], _TIMED_CLASSES - 1
+        )
+        known_at = np.where(
+            np.isnan(cases.outcome_at), cases.received_at, cases.outcome_at
+        )
+        arrivals.add(
+            cases.day, cases.at, truth, known_at, min(len(labels), _TIMED_CLASSES)
+        )
         last = float(np.fmax.reduce(cases.received_at, initial=last))
         is_stated = is_stated or not np.isnan(cases.outcome_at).all()
     if is_stated:
@@ -304,9 +332,12 @@ class Read:
         for place in np.unique(code):
             if names[place] not in self.groups and len(self.groups) >= MAX_GROUPS:
                 raise Invalid.at(
-                    "/by", f"there are more than {MAX_GROUPS:,} groups; send since and until"
+                    "/by",
+                    f"there are more than {MAX_GROUPS:,} groups; send since and until",
                 )
-            self.groups.setdefault(names[place], Account()).add(part, np.flatnonzero(code == place))
+            self.groups.setdefault(names[place], Account()).add(
+                part, np.flatnonzero(code == place)
+            )
 
 
 def groups(part: Slice, by: By) -> tuple[list[Label | None], np.ndarray]:

@@ -139,7 +139,9 @@ class Slice(Cases):
 
 
 def slices(
-    cases: Cases, immature: int | None = None, alike: Callable[[Terms], Hashable] = lambda _: None
+    cases: Cases,
+    immature: int | None = None,
+    alike: Callable[[Terms], Hashable] = lambda _: None,
 ) -> Iterator[Slice]:
     """The cases in parts of bounded size, without truths from the day `immature` on.
 
@@ -150,7 +152,9 @@ def slices(
     if not mature:
         no_index = np.full(len(cases), UNKNOWN, dtype=np.int32)
         no_amount = np.full(len(cases), np.nan)
-        cases = replace(cases, truth=no_index, action=no_index, benefit=no_amount, number=no_amount)
+        cases = replace(
+            cases, truth=no_index, action=no_index, benefit=no_amount, number=no_amount
+        )
     groups = _term_groups(cases.terms, alike)
     group_of, place = np.empty((2, len(cases.terms)), dtype=np.intp)
     for number, group in enumerate(groups):
@@ -163,22 +167,34 @@ def slices(
     parts = np.split(order, ends[:-1]) if groups else []
     for group, rows in zip(groups, parts, strict=True):
         stack = Stack.of([cases.terms[i] for i in group])
-        size = min(AT_ONCE, max(ROW_CELLS // (len(stack.classes) * len(stack.actions)), 1))
+        size = min(
+            AT_ONCE, max(ROW_CELLS // (len(stack.classes) * len(stack.actions)), 1)
+        )
         for start in range(0, len(rows), size):
             yield _slice(cases, rows[start : start + size], stack, place, mature=mature)
 
 
-def _term_groups(terms: Sequence[Terms], alike: Callable[[Terms], Hashable]) -> list[list[int]]:
+def _term_groups(
+    terms: Sequence[Terms], alike: Callable[[Terms], Hashable]
+) -> list[list[int]]:
     """Indices of terms that form a stack, whose matrices have at most `CELLS` cells together."""
     by_kind = defaultdict[Hashable, list[int]](list)
     for i, term in enumerate(terms):
-        kind = term.version, term.classes, term.actions, term.benefits is None, alike(term)
+        kind = (
+            term.version,
+            term.classes,
+            term.actions,
+            term.benefits is None,
+            alike(term),
+        )
         by_kind[kind].append(i)
     groups: list[list[int]] = []
     for indices in by_kind.values():
         term = terms[indices[0]]
         size = max(CELLS // (len(term.classes) * len(term.actions)), 1)
-        groups += [indices[start : start + size] for start in range(0, len(indices), size)]
+        groups += [
+            indices[start : start + size] for start in range(0, len(indices), size)
+        ]
     return groups
 
 
@@ -201,7 +217,9 @@ def _slice(
     columns["term"] = place[columns["term"]]
     columns["ids"] = None
     columns["probabilities"] = columns["probabilities"][:, :width]
-    columns["shadows"] = {name: choices[index] for name, choices in cases.shadows.items()}
+    columns["shadows"] = {
+        name: choices[index] for name, choices in cases.shadows.items()
+    }
     if cases.instances:
         columns["instances"] = np.array(cases.instances, dtype=object)[index].tolist()
     return Slice(

@@ -24,10 +24,13 @@ from payoff.evidence.sequence import Sequence as Betting
 from payoff.evidence.truths import payoff_range, propensity_estimate
 
 _THIN = f"there are fewer than {MIN_ROWS_TO_COMPARE} cases of a class in which the two can differ"
-_MAX_KEPT = 100_000  # cases whose values are held; of more cases every second, fourth, …
+_MAX_KEPT = (
+    100_000  # cases whose values are held; of more cases every second, fourth, …
+)
 _MIN_EFFECTIVE = 10  # cases of equal weight after a best action
 _IPS = (
-    "all decisions with a propensity, weighted by how probable it was that the truth became known"
+    "all decisions with a propensity, "
+    "weighted by how probable it was that the truth became known"
 )
 _DR = "the same, with the model's expectation where the truth is unknown"
 
@@ -70,7 +73,9 @@ class Paired(MeanSums):
     by_class: Counter[Label] = field(default_factory=Counter)
     differing_classes: set[Label] = field(default_factory=set)
 
-    def compare(self, part: Slice, base: np.ndarray, rival: np.ndarray | None) -> np.ndarray:
+    def compare(
+        self, part: Slice, base: np.ndarray, rival: np.ndarray | None
+    ) -> np.ndarray:
         """Add the benefit of `rival` less that of `base` where both decide and the truth is known.
 
         The rival None takes the best action of the true class. Returns the rows that were compared.
@@ -102,12 +107,17 @@ class Paired(MeanSums):
         term, first, second = np.unravel_index(distinct, sizes)
         payoffs = best[term] if rival is None else M[term, :, second]
         differs = (M[term, :, first] != payoffs).any(axis=0)
-        self.differing_classes.update(part.stack.classes[k] for k in np.flatnonzero(differs))
+        self.differing_classes.update(
+            part.stack.classes[k] for k in np.flatnonzero(differs)
+        )
         return rows
 
     def mean(self) -> Mean:
         mean = super().mean()
-        if any(self.by_class[label] < MIN_ROWS_TO_COMPARE for label in self.differing_classes):
+        if any(
+            self.by_class[label] < MIN_ROWS_TO_COMPARE
+            for label in self.differing_classes
+        ):
             return Mean(mean.mean, reason=_THIN)
         return mean
 
@@ -135,10 +145,14 @@ class Ways:
     decided: float = 0.0
     most_probable: Paired = field(default_factory=Paired)
     perfect: Paired = field(default_factory=Paired)
-    singles: dict[tuple[Label, int], Paired] = field(default_factory=lambda: defaultdict(Paired))
+    singles: dict[tuple[Label, int], Paired] = field(
+        default_factory=lambda: defaultdict(Paired)
+    )
     overrides: Paired = field(default_factory=Paired)
     reported: MeanSums = field(default_factory=MeanSums)
-    shadows: defaultdict[str, Betting] = field(default_factory=lambda: defaultdict(Betting))
+    shadows: defaultdict[str, Betting] = field(
+        default_factory=lambda: defaultdict(Betting)
+    )
     differing: Counter[str] = field(default_factory=Counter)
 
     def add(self, part: Slice) -> None:
@@ -155,17 +169,23 @@ class Ways:
         for number, side in enumerate((half, ~half)):
             base = np.where(side, part.choice, UNKNOWN)
             for place, label in enumerate(part.stack.actions):
-                self.singles[label, number].compare(part, base, np.full(len(part), place))
+                self.singles[label, number].compare(
+                    part, base, np.full(len(part), place)
+                )
         if money.overridden.any():
             overridden = rows[money.overridden]
             people = way(part, overridden, part.performed[overridden])
             self.overrides.compare(part, part.choice, people)
         has_benefit = ~np.isnan(part.benefit[rows])
-        self.reported.add((money.received - money.performed_earned)[has_benefit], part.day)
+        self.reported.add(
+            (money.received - money.performed_earned)[has_benefit], part.day
+        )
         for name, choices in part.shadows.items():
             shadowed = rows[choices[rows] != UNKNOWN]
             # (rows, K): the gains in every class
-            gains = part.payoffs(shadowed, choices) - part.payoffs(shadowed, part.choice)
+            gains = part.payoffs(shadowed, choices) - part.payoffs(
+                shadowed, part.choice
+            )
             realised = gains[np.arange(len(shadowed)), part.truth[shadowed]]
             self.shadows[name].add(realised, *payoff_range(gains), part.day)
             differs = choices[shadowed] != part.choice[shadowed]
@@ -178,7 +198,10 @@ class Ways:
             return None
 
         def line(paired: Paired) -> dict[str, Any]:
-            return {**total(self.decided + paired.total, n, basis), "gain": gain(paired, basis)}
+            return {
+                **total(self.decided + paired.total, n, basis),
+                "gain": gain(paired, basis),
+            }
 
         single = self._single(n)
         return {
@@ -206,7 +229,10 @@ class Ways:
             label = max(labels, key=lambda label: self.singles[label, 1 - half].total)
             crossed += self.singles[label, half]
         best = max(
-            labels, key=lambda label: self.singles[label, 0].total + self.singles[label, 1].total
+            labels,
+            key=lambda label: (
+                self.singles[label, 0].total + self.singles[label, 1].total
+            ),
         )
         return best, crossed
 
@@ -216,7 +242,9 @@ class Ways:
         """
         mean = self.overrides.mean()
         doubt = doubt or mean.reason
-        right = {"better": "people", "worse": "decisions"}.get(verdict(mean, doubt), "undecided")
+        right = {"better": "people", "worse": "decisions"}.get(
+            verdict(mean, doubt), "undecided"
+        )
         return {**gain(self.overrides, basis), "right": right, "reason": doubt}
 
     def challengers(self, basis: str, doubt: str | None = None) -> list[dict[str, Any]]:
@@ -256,7 +284,11 @@ def verdict(mean: Mean, doubt: str | None = None) -> str:
 
 def gain(sums: MeanSums, basis: str) -> dict[str, Any]:
     """A mean difference to what the decisions earned on the same cases."""
-    return {**amount(sums.mean(), basis), "cases": sums.count, "differing": sums.nonzero}
+    return {
+        **amount(sums.mean(), basis),
+        "cases": sums.count,
+        "differing": sums.nonzero,
+    }
 
 
 @dataclass
@@ -278,7 +310,9 @@ class Kept:
 
     def columns(self) -> np.ndarray:
         """(c, n of the cases held); (0, 0) without cases."""
-        return np.concatenate(self._blocks, axis=1) if self._blocks else np.zeros((0, 0))
+        return (
+            np.concatenate(self._blocks, axis=1) if self._blocks else np.zeros((0, 0))
+        )
 
 
 @dataclass
@@ -311,7 +345,9 @@ class Exploration:
         for label in part.stack.actions:
             self.labels.setdefault(label, len(self.labels))
         codes = np.array([self.labels[label] for label in part.stack.actions])
-        action_set = self.action_sets.setdefault(part.stack.actions, len(self.action_sets))
+        action_set = self.action_sets.setdefault(
+            part.stack.actions, len(self.action_sets)
+        )
         columns = (
             truth >= 0,
             codes[part.choice[rows]],
@@ -334,7 +370,9 @@ class Exploration:
         epsilon = columns[3]
         cases = np.bincount(choice, minlength=len(self.labels))
         # The share of known truths after each action, and its mean over the actions of each set.
-        known_after = np.bincount(choice, known, len(self.labels)) / np.maximum(cases, 1)
+        known_after = np.bincount(choice, known, len(self.labels)) / np.maximum(
+            cases, 1
+        )
         mean_after = np.array(
             [
                 known_after[[self.labels[label] for label in labels]].mean()

@@ -31,7 +31,9 @@ def _known(name: str, info: ValidationInfo[dict[str, Any]]) -> str:
     if name not in columns:
         strange = info.context["strange"] = info.context.get("strange", 0) + 1
         is_first = strange == 1  # the only one that has a suggestion
-        raise ValueError(unknown("feature", name, columns) if is_first else "unknown feature")
+        raise ValueError(
+            unknown("feature", name, columns) if is_first else "unknown feature"
+        )
     if name in priced:
         raise ValueError(f"{name!r} is priced twice; keep one entry")
     priced.add(name)
@@ -59,14 +61,22 @@ class FeatureCost(KnownFields):
 
     feature: _Feature
     cost: _Price
-    group: Annotated[str, Field(strict=True, min_length=1, max_length=MAX_NAME)] | None = None
+    group: (
+        Annotated[str, Field(strict=True, min_length=1, max_length=MAX_NAME)] | None
+    ) = None
     discounted_cost: _Price | None = Field(
         default=None, description="once another feature of the group is known"
     )
 
 
 _LONG = {"type": "array", "items": FeatureCost.model_json_schema()}
-_SCHEMA = {"oneOf": [{"type": "object", "additionalProperties": _PRICE}, _LONG, {"type": "null"}]}
+_SCHEMA = {
+    "oneOf": [
+        {"type": "object", "additionalProperties": _PRICE},
+        _LONG,
+        {"type": "null"},
+    ]
+}
 FeatureCosts = Annotated[Any, WithJsonSchema(_SCHEMA)]
 _BY_NAME: TypeAdapter[dict[str, float]] = TypeAdapter(dict[_Feature, _Price])
 _LISTED: TypeAdapter[list[FeatureCost]] = TypeAdapter(list[FeatureCost])
@@ -107,13 +117,19 @@ def parse_prices(
         else:
             entries = _LISTED.validate_python(costs, context=context)
             reject(
-                (flaw for i, entry in enumerate(entries) for flaw in _flaws(pointer(i), entry)),
+                (
+                    flaw
+                    for i, entry in enumerate(entries)
+                    for flaw in _flaws(pointer(i), entry)
+                ),
                 _INVALID,
             )
             for entry in entries:
                 j = columns[entry.feature]
                 cost[j] = entry.cost
-                discounted[j] = entry.cost if entry.group is None else entry.discounted_cost
+                discounted[j] = (
+                    entry.cost if entry.group is None else entry.discounted_cost
+                )
                 group[j] = -1
                 if entry.group is not None:
                     group[j] = numbers.setdefault(entry.group, len(numbers))
@@ -122,10 +138,15 @@ def parse_prices(
             _place(detail["loc"], detail["type"]): words_of(detail)
             for detail in reversed(error.errors())
         }
-        raise Invalid(_INVALID, (Flaw(*flaw) for flaw in reversed(messages.items()))) from None
+        raise Invalid(
+            _INVALID, (Flaw(*flaw) for flaw in reversed(messages.items()))
+        ) from None
     absent = () if base is not None else (name for name in names if name not in priced)
     reject(
-        (Flaw("", f"{name!r} has no price; give 0 to a feature that is free") for name in absent),
+        (
+            Flaw("", f"{name!r} has no price; give 0 to a feature that is free")
+            for name in absent
+        ),
         _INVALID,
     )
     return Prices(cost, discounted, group, tuple(numbers))
@@ -140,10 +161,17 @@ def _flaws(loc: str, entry: FeatureCost) -> list[Flaw]:
         return [] if entry.group is None else [Flaw(loc, message)]
     if entry.discounted_cost > entry.cost:
         return [
-            Flaw(f"{loc}/discounted_cost", f"the discounted cost is above the cost {entry.cost}")
+            Flaw(
+                f"{loc}/discounted_cost",
+                f"the discounted cost is above the cost {entry.cost}",
+            )
         ]
     if entry.group is None and entry.discounted_cost != entry.cost:
-        return [Flaw(f"{loc}/discounted_cost", "a discount needs a group that it belongs to")]
+        return [
+            Flaw(
+                f"{loc}/discounted_cost", "a discount needs a group that it belongs to"
+            )
+        ]
     return []
 
 

@@ -35,10 +35,14 @@ def delete(stores: Stores, dataset_id: str, *, by: Caller) -> None:
     The audit log is written first, because files have no transactions: it may list one that could
     not be removed.
     """
-    if find(stores, dataset_id, by).id != dataset_id:  # a name could refer to another one by now
+    if (
+        find(stores, dataset_id, by).id != dataset_id
+    ):  # a name could refer to another one by now
         raise NotFound(f"there is no data set with the id {dataset_id!r}")
     if stores.queue.uses_dataset(dataset_id):
-        raise Conflict(f"a queued or running job uses {dataset_id}; wait for it or cancel it")
+        raise Conflict(
+            f"a queued or running job uses {dataset_id}; wait for it or cancel it"
+        )
     with stores.database.writing() as connection:
         stores.audit.entry(by, "dataset.delete", dataset_id)(connection)
     stores.datasets.remove(dataset_id)

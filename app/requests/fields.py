@@ -30,7 +30,10 @@ _MAX_CLASSES = 10_000  # of a field that has a value for each class
 
 Name = Annotated[
     str,
-    Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$", description="lower-case letters, digits, _ and -"),
+    Field(
+        pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$",
+        description="lower-case letters, digits, _ and -",
+    ),
 ]
 # An action, class or feature, or a reference to a model or data set.
 Text = Annotated[str, Field(max_length=MAX_NAME)]
@@ -92,12 +95,16 @@ class Described:
 _Cell = float | CaseCell
 _RowByNumber = list[_Cell]
 RowByName = TypeAliasType(
-    "RowByName", Annotated[dict[str, _Cell], Field(description="benefits or costs by action")]
+    "RowByName",
+    Annotated[dict[str, _Cell], Field(description="benefits or costs by action")],
 )
 MatrixByName = TypeAliasType(
-    "MatrixByName", Annotated[dict[str, RowByName], Field(description="rows of a matrix by class")]
+    "MatrixByName",
+    Annotated[dict[str, RowByName], Field(description="rows of a matrix by class")],
 )
-_Saved = Annotated[Text, Field(description="a saved matrix of the model, or a version of one")]
+_Saved = Annotated[
+    Text, Field(description="a saved matrix of the model, or a version of one")
+]
 _OneOrMany = list[list[_Cell | _RowByNumber] | MatrixByName] | MatrixByName
 Matrix = Annotated[Any, Described(list[_RowByNumber] | MatrixByName)]
 NamedMatrix = Annotated[Any, Described(list[_RowByNumber] | MatrixByName | _Saved)]
@@ -114,7 +121,9 @@ _COLUMNS = {
 }
 CaseColumns = (
     Annotated[
-        dict[Text, Any], WithJsonSchema(_COLUMNS), limit_entries(_MAX_CASE_COLUMNS, "columns")
+        dict[Text, Any],
+        WithJsonSchema(_COLUMNS),
+        limit_entries(_MAX_CASE_COLUMNS, "columns"),
     ]
     | None
 )
@@ -135,7 +144,8 @@ Names = Annotated[list[Text], Field(fail_fast=True)]
 ByClass = Annotated[dict[Text, Number], limit_entries(_MAX_CLASSES, "classes")]
 
 TIME_FORM = (
-    "a time is ISO 8601, such as 2026-03-01T12:00:00Z (in a URL + is %2B), or seconds since 1970"
+    "a time is ISO 8601, such as 2026-03-01T12:00:00Z (in a URL + is %2B), "
+    "or seconds since 1970"
 )
 
 
@@ -153,7 +163,11 @@ def seconds(value: Any) -> float | None:
 
 
 _SCHEMA = {
-    "oneOf": [{"type": "string", "format": "date-time"}, {"type": "number"}, {"type": "null"}]
+    "oneOf": [
+        {"type": "string", "format": "date-time"},
+        {"type": "number"},
+        {"type": "null"},
+    ]
 }
 Moment = Annotated[float | None, BeforeValidator(seconds), WithJsonSchema(_SCHEMA)]
 
@@ -170,10 +184,14 @@ class IdsField(WireModel):
 
     ids: (
         Annotated[
-            list[Any], WithJsonSchema({"type": "array", "items": {"type": ["string", "integer"]}})
+            list[Any],
+            WithJsonSchema({"type": "array", "items": {"type": ["string", "integer"]}}),
         ]
         | None
-    ) = Field(default=None, description="one for each instance, in their order; they come back")
+    ) = Field(
+        default=None,
+        description="one for each instance, in their order; they come back",
+    )
 
 
 _YEAR_1 = -62_135_596_800.0

@@ -10,7 +10,10 @@ from payoff.probabilities import are_shares, clipped
 
 
 def class_codes(
-    labels: Sequence[Any], classes: Sequence[int | str], n: int, rows: str = "probabilities"
+    labels: Sequence[Any],
+    classes: Sequence[int | str],
+    n: int,
+    rows: str = "probabilities",
 ) -> np.ndarray:
     """The codes (n,) of labels as sent, one for each of n rows; Invalid at or below /labels.
 
@@ -37,7 +40,9 @@ def _not_a_class(label: Any, names: Sequence[str]) -> str:
     return unknown("class", label, names)
 
 
-def as_probabilities(value: list[Any] | np.ndarray, classes: Sequence[int | str]) -> np.ndarray:
+def as_probabilities(
+    value: list[Any] | np.ndarray, classes: Sequence[int | str]
+) -> np.ndarray:
     """Probabilities float64 (n, K) of `classes` that exclude one another.
 
     Lists, or an array, of numbers of at least 0 whose rows sum to 1, up to a `TOLERANCE`; Invalid
@@ -69,7 +74,8 @@ def _as_array(value: list[Any] | np.ndarray, n_classes: int) -> np.ndarray:
     if isinstance(value, np.ndarray):
         if value.shape[1:] != (n_classes,):
             raise Invalid.at(
-                "/probabilities", f"the shape is {list(value.shape)}; it must be [n, {n_classes}]"
+                "/probabilities",
+                f"the shape is {list(value.shape)}; it must be [n, {n_classes}]",
             )
         return np.ascontiguousarray(value)  # what JSON is written from
     hint = ": [1 - p, p]" if n_classes == 2 else ""
@@ -95,5 +101,6 @@ def _wrong_numbers(P: np.ndarray, rows: np.ndarray) -> Iterator[Flaw]:
     for i in rows:
         for k in np.flatnonzero(~(P[i] >= 0) | np.isinf(P[i])):
             yield Flaw(
-                pointer("probabilities", i, k), "a probability is a finite number of at least 0"
+                pointer("probabilities", i, k),
+                "a probability is a finite number of at least 0",
             )

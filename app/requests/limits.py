@@ -20,7 +20,9 @@ MAX_LIMITS = 100  # limits and resources of one request
 _MAX_ACTIONS = 50  # with limits or uses of a resource; the work grows with their square
 _MAX_COUNT = 10**9  # of a limit; a batch has fewer instances
 _MAX_AMOUNT = 1e150  # of a resource: products with counts stay far from overflow
-_DIGITS = 12  # of the amount that is used of a resource: later digits are rounding errors
+_DIGITS = (
+    12  # of the amount that is used of a resource: later digits are rounding errors
+)
 
 
 Count = Annotated[StrictInt, Field(ge=0, le=_MAX_COUNT)]
@@ -56,7 +58,9 @@ def _in_full(value: Any) -> Any:
     return value if isinstance(value, dict | CountLimit) else {"at_most": value}
 
 
-_Limit = Annotated[CountLimit, BeforeValidator(_in_full, json_schema_input_type=Count | CountLimit)]
+_Limit = Annotated[
+    CountLimit, BeforeValidator(_in_full, json_schema_input_type=Count | CountLimit)
+]
 LimitsByAction = Annotated[dict[Text, _Limit], _LIMITED_ENTRIES, Field(min_length=1)]
 Resources = Annotated[list[Resource], _LIMITED_ENTRIES, Field(min_length=1)]
 
@@ -71,7 +75,8 @@ class LimitedFields(WireModel):
         examples=[{"treat": 20, "inspect": {"at_least": 5, "at_most": 9}}],
     )
     resources: Resources | None = Field(
-        default=None, description="what the actions of the batch use together, and at most"
+        default=None,
+        description="what the actions of the batch use together, and at most",
     )
 
     @property
@@ -111,7 +116,9 @@ def decide_within_limits(
     limits = Limits.none(len(names), len(resources))
     for name, limit in counted.items():
         limits.lower[names.index(name)] = limit.at_least or 0
-        limits.upper[names.index(name)] = _MAX_COUNT if limit.at_most is None else limit.at_most
+        limits.upper[names.index(name)] = (
+            _MAX_COUNT if limit.at_most is None else limit.at_most
+        )
     for r, resource in enumerate(resources):
         limits.available[r] = resource.at_most
         for name, use in resource.use.items():
@@ -157,10 +164,14 @@ def _flaws(
             )
     for r, resource in enumerate(resources):
         if any(resource.name == earlier.name for earlier in resources[:r]):
-            yield Flaw(pointer("resources", r, "name"), "two resources have the same name")
+            yield Flaw(
+                pointer("resources", r, "name"), "two resources have the same name"
+            )
         for name in resource.use:
             if name not in known:
-                yield unknown_at(pointer("resources", r, "use", name), "action", name, names)
+                yield unknown_at(
+                    pointer("resources", r, "use", name), "action", name, names
+                )
 
 
 def _documents(
@@ -173,7 +184,9 @@ def _documents(
     """Each limit, in the order of the request, with what is used of it and its price."""
     counts = np.bincount(solution.choice, minlength=len(names))
 
-    def described(name: str, used: float, bound: str, value: float, price: float) -> dict[str, Any]:
+    def described(
+        name: str, used: float, bound: str, value: float, price: float
+    ) -> dict[str, Any]:
         price = float(price)
         return {
             "name": name,
@@ -184,10 +197,15 @@ def _documents(
 
     for name, limit in counted.items():
         a = names.index(name)
-        for bound, prices in (("at_least", solution.lower), ("at_most", solution.upper)):
+        for bound, prices in (
+            ("at_least", solution.lower),
+            ("at_most", solution.upper),
+        ):
             value = getattr(limit, bound)
             if value is not None:
                 yield described(name, int(counts[a]), bound, value, prices[a])
-    for resource, uses, price in zip(resources, limits.uses, solution.available, strict=True):
+    for resource, uses, price in zip(
+        resources, limits.uses, solution.available, strict=True
+    ):
         used = float(f"{uses @ counts:.{_DIGITS}g}")
         yield described(resource.name, used, "at_most", resource.at_most, price)

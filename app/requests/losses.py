@@ -49,7 +49,9 @@ class Sets:
 
     @property
     def sizes(self) -> np.ndarray:
-        return np.array([len(self.p)]) if self.offsets is None else np.diff(self.offsets)
+        return (
+            np.array([len(self.p)]) if self.offsets is None else np.diff(self.offsets)
+        )
 
     @property
     def spread(self) -> np.ndarray:
@@ -65,7 +67,9 @@ class Sets:
         good = (p >= 0.0) & (p <= 1.0)
         if not good.all():
             at = int(np.argmin(good))
-            raise Invalid.at(self.place(at), f"a probability is {self.p[at]}; it {RANGE}")
+            raise Invalid.at(
+                self.place(at), f"a probability is {self.p[at]}; it {RANGE}"
+            )
         return replace(self, p=p)
 
     def place(self, item: int) -> str:
@@ -81,9 +85,13 @@ def check_extent(sets: int, items: int) -> None:
     they are made.
     """
     if sets > MAX_SETS:
-        raise TooLarge(f"the request has {sets:,} sets; at most {MAX_SETS:,} are allowed")
+        raise TooLarge(
+            f"the request has {sets:,} sets; at most {MAX_SETS:,} are allowed"
+        )
     if items > MAX_ITEMS:
-        raise TooLarge(f"the request has {items:,} items; at most {MAX_ITEMS:,} are allowed")
+        raise TooLarge(
+            f"the request has {items:,} items; at most {MAX_ITEMS:,} are allowed"
+        )
 
 
 def _in_range(value: float) -> float:
@@ -114,7 +122,9 @@ class FBeta(WireModel):
     """1 less the F-measure."""
 
     name: Literal["f_beta"]
-    beta: Annotated[float, Field(strict=True, ge=1 / LARGEST_BETA, le=LARGEST_BETA)] = DEFAULT_BETA
+    beta: Annotated[float, Field(strict=True, ge=1 / LARGEST_BETA, le=LARGEST_BETA)] = (
+        DEFAULT_BETA
+    )
 
 
 class PlainLoss(WireModel):
@@ -138,20 +148,24 @@ class RetrieveFields(WireModel):
         description="binary: independent items; multilabel: the independent labels of an instance;"
         " multiclass: the classes of an instance, of which exactly one is true"
     )
-    loss: Annotated[FBeta | PlainLoss | FractionalLinear, Field(discriminator="name")] = Field(
-        description="what a set costs", examples=[{"name": "f_beta"}]
-    )
+    loss: Annotated[
+        FBeta | PlainLoss | FractionalLinear, Field(discriminator="name")
+    ] = Field(description="what a set costs", examples=[{"name": "f_beta"}])
     empty: Annotated[int, Field(strict=True, ge=0, le=1)] = Field(
-        default=0, description="the loss where nothing is relevant and nothing is retrieved"
+        default=0,
+        description="the loss where nothing is relevant and nothing is retrieved",
     )
     k_min: Count = Field(default=0, description="minimum number of items to retrieve")
     k_max: Count | None = Field(
         default=None, description="maximum number of items to retrieve; null: no limit"
     )
     curve: Flag = Field(
-        default=False, description="add the expected loss of retrieving the best 0, 1, … n"
+        default=False,
+        description="add the expected loss of retrieving the best 0, 1, … n",
     )
-    marginals: Flag = Field(default=False, description="add the probabilities that were used")
+    marginals: Flag = Field(
+        default=False, description="add the probabilities that were used"
+    )
     method: Method = Field(
         default="expected_loss",
         examples=["sampled"],
@@ -160,14 +174,15 @@ class RetrieveFields(WireModel):
         " the training rows nearest to the instance, for labels that exclude or imply one another",
     )
     model: Text | None = Field(
-        default=None, description="name, name:version or name@alias; goes with instances"
+        default=None,
+        description="name, name:version or name@alias; goes with instances",
     )
-    positive: Annotated[int, Field(strict=True)] | Annotated[Text, Field(strict=True)] | None = (
-        Field(
-            default=None,
-            description="binary with a model: the class or label that counts as relevant; of two"
-            " classes by default the second",
-        )
+    positive: (
+        Annotated[int, Field(strict=True)] | Annotated[Text, Field(strict=True)] | None
+    ) = Field(
+        default=None,
+        description="binary with a model: the class or label that counts as relevant; of two"
+        " classes by default the second",
     )
     average: Literal["macro"] | None = Field(
         default=None,

@@ -25,7 +25,9 @@ from payoff.errors import (
     unknown_at,
 )
 
-_MAX_ACTIONS = 1_000  # of a matrix, where nothing else limits the answer, or the work for it
+_MAX_ACTIONS = (
+    1_000  # of a matrix, where nothing else limits the answer, or the work for it
+)
 MATRIX_REQUIRED = "send the matrix as 'benefits' or 'cost_matrix'"
 
 
@@ -35,7 +37,9 @@ class MatrixFields(WireModel):
     benefits: Matrix | None = Field(
         default=None,
         description="a row per actual class, a column per action",
-        examples=[{"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}}],
+        examples=[
+            {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}}
+        ],
     )
     cost_matrix: Matrix | None = Field(default=None, description=COSTS)
     actions: Annotated[Names, Field(min_length=1)] | None = Field(
@@ -64,7 +68,10 @@ class MatrixFields(WireModel):
         if isinstance(_first(_first(self.matrix)), list):  # one matrix per instance
             return frozenset()
         cells = (
-            cell for row in _entries(self.matrix) for cell in _entries(row) if type(cell) is dict
+            cell
+            for row in _entries(self.matrix)
+            for cell in _entries(row)
+            if type(cell) is dict
         )
         names = (cell.get("column") for cell in cells)
         return frozenset(name for name in names if isinstance(name, str))
@@ -98,15 +105,23 @@ def columns_beside(
     for name, values in columns.items():
         with below(pointer("columns", name)):
             if name not in used:
-                raise Invalid.at("", f"cells name other columns: {unknown('column', name, used)}")
+                raise Invalid.at(
+                    "", f"cells name other columns: {unknown('column', name, used)}"
+                )
             if name in known:
                 raise Invalid.at("", f"the instances have {name!r}, too")
             if not isinstance(values, list | np.ndarray) or len(values) != n:
-                raise Invalid.at("", f"a column is a list of {n:,} numbers, one for each instance")
+                raise Invalid.at(
+                    "", f"a column is a list of {n:,} numbers, one for each instance"
+                )
             if isinstance(values, list) and not NUMBERS.issuperset(map(type, values)):
-                odd = (i for i, value in enumerate(values) if type(value) not in NUMBERS)
+                odd = (
+                    i for i, value in enumerate(values) if type(value) not in NUMBERS
+                )
                 raise Invalid.at(pointer(next(odd)), f"{name!r} takes a number or null")
-    return {name: np.array(values, dtype=np.float64) for name, values in columns.items()}
+    return {
+        name: np.array(values, dtype=np.float64) for name, values in columns.items()
+    }
 
 
 def _entries(level: Any) -> Iterable[Any]:
@@ -126,7 +141,9 @@ class NamedMatrixFields(MatrixFields):
     benefits: NamedMatrix | None = Field(
         default=None,
         description="a row per actual class, a column per action; or the name of a saved matrix",
-        examples=[{"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}}],
+        examples=[
+            {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}}
+        ],
     )
 
 
@@ -176,12 +193,16 @@ def read_matrix(
     words = None
     actions: Sequence[str] | None = fields.actions
     with below(fields.place):
-        if isinstance(value, dict) or (isinstance(value, list) and isinstance(_first(value), dict)):
+        if isinstance(value, dict) or (
+            isinstance(value, list) and isinstance(_first(value), dict)
+        ):
             value, actions = _from_words(value, names, names if square else actions)
             words = names, actions
         numbers, terms = _lifted(value, words)
         if terms and not cases:
-            raise Invalid.at(terms[0].place, "here a benefit is a number, as there are no cases")
+            raise Invalid.at(
+                terms[0].place, "here a benefit is a number, as there are no cases"
+            )
         n_actions = len(actions or names) if square or actions is not None else None
         B = as_benefits(numbers, len(names), n_instances, n_actions)
     B = 0.0 - B if costs else B
@@ -230,14 +251,27 @@ def named_matrix(
         return None
     B, actions, doubts, by_case = stakes
     if actions is None and B.shape[-1] != len(classes):
-        raise Invalid.at(fields.place, "the columns are not the classes; name them in 'actions'")
-    is_named = fields.actions is not None or actions not in (None, [str(name) for name in classes])
+        raise Invalid.at(
+            fields.place, "the columns are not the classes; name them in 'actions'"
+        )
+    is_named = fields.actions is not None or actions not in (
+        None,
+        [str(name) for name in classes],
+    )
     return Prepared(
-        B, tuple(actions or ()) if is_named else classes, is_named, classes, before, doubts, by_case
+        B,
+        tuple(actions or ()) if is_named else classes,
+        is_named,
+        classes,
+        before,
+        doubts,
+        by_case,
     )
 
 
-def _lifted(value: Any, words: Sequence[Sequence[str]] | None) -> tuple[Any, list[Term]]:
+def _lifted(
+    value: Any, words: Sequence[Sequence[str]] | None
+) -> tuple[Any, list[Term]]:
     """A matrix with `plus` in place of its cells that are objects, and what these add for a case;
     its rows and columns are called by `words`, or by number.
     """
@@ -273,12 +307,16 @@ def matrices_of_cases(
     None where no cell depends on a column, or without `cells`.
     Invalid where a value is missing or a benefit too large, TooLarge for too many.
     """
-    stakes = cells and read_matrix(MatrixFields.model_construct(benefits=cells), range(len(cells)))
+    stakes = cells and read_matrix(
+        MatrixFields.model_construct(benefits=cells), range(len(cells))
+    )
     cases = stakes.cases if stakes else None
     if cases is None:
         return None
     values = cases.values(NO_FEATURES, np.empty((n, 0)), columns)
-    return np.ascontiguousarray(cases.at(values, lambda i, name: pointer("data", i, name)))
+    return np.ascontiguousarray(
+        cases.at(values, lambda i, name: pointer("data", i, name))
+    )
 
 
 def _order(B: np.ndarray) -> list[int]:
@@ -294,7 +332,9 @@ def _order(B: np.ndarray) -> list[int]:
 def refuse_actions(fields: MatrixFields) -> None:
     """Invalid where there are actions, for a request without a matrix."""
     if fields.actions is not None:
-        raise Invalid.at("/actions", "actions are the columns of benefits; send benefits, too")
+        raise Invalid.at(
+            "/actions", "actions are the columns of benefits; send benefits, too"
+        )
 
 
 def needed_matrix(
@@ -318,7 +358,8 @@ def check_few_actions(fields: MatrixFields, count: int) -> None:
     if count > _MAX_ACTIONS:
         place = fields.place if fields.actions is None else "/actions"
         raise Invalid.at(
-            place, f"there are {count:,} actions; at most {_MAX_ACTIONS:,} are supported"
+            place,
+            f"there are {count:,} actions; at most {_MAX_ACTIONS:,} are supported",
         )
 
 
@@ -341,35 +382,54 @@ def _from_words(
     longest = max(map(len, columns))
     if actions is None and longest > MAX_NAME:
         raise Invalid.at(
-            "", f"an action's name has {longest:,} characters; at most {MAX_NAME} are supported"
+            "",
+            f"an action's name has {longest:,} characters; at most {MAX_NAME} are supported",
         )
     numbers = [
-        [[matrix[name][action] for action in columns] for name in classes] for matrix in matrices
+        [[matrix[name][action] for action in columns] for name in classes]
+        for matrix in matrices
     ]
     return numbers[0] if isinstance(value, dict) else numbers, columns
 
 
-def _flaws(value: Any, classes: Sequence[str], actions: Sequence[str]) -> Iterator[Flaw]:
+def _flaws(
+    value: Any, classes: Sequence[str], actions: Sequence[str]
+) -> Iterator[Flaw]:
     known_classes = frozenset(classes)
     known_actions = frozenset(actions)
-    is_one = isinstance(value, dict)  # cells of one matrix for all rows may be objects, too
-    matrices = [("", value)] if is_one else [(pointer(i), item) for i, item in enumerate(value)]
+    is_one = isinstance(
+        value, dict
+    )  # cells of one matrix for all rows may be objects, too
+    matrices = (
+        [("", value)]
+        if is_one
+        else [(pointer(i), item) for i, item in enumerate(value)]
+    )
     for at, matrix in matrices:
         if not isinstance(matrix, dict):
-            yield Flaw(at, "all matrices have one form: objects by class and action, or lists")
+            yield Flaw(
+                at, "all matrices have one form: objects by class and action, or lists"
+            )
             continue
         yield from _misnamed(at, "class", matrix, classes, known_classes)
         for name, row in matrix.items():
             if not isinstance(row, dict):
-                yield Flaw(at + pointer(name), "a row is an object with a number for each action")
+                yield Flaw(
+                    at + pointer(name),
+                    "a row is an object with a number for each action",
+                )
             elif name in known_classes:
-                yield from _misnamed(at + pointer(name), "action", row, actions, known_actions)
+                yield from _misnamed(
+                    at + pointer(name), "action", row, actions, known_actions
+                )
                 numbers = {
                     a: cell
                     for a, cell in row.items()
                     if a in known_actions and not (is_one and type(cell) is dict)
                 }
-                cells = ((action, refused_benefit(cell)) for action, cell in numbers.items())
+                cells = (
+                    (action, refused_benefit(cell)) for action, cell in numbers.items()
+                )
                 yield from (
                     Flaw(at + pointer(name, action), message)
                     for action, message in cells
@@ -378,12 +438,18 @@ def _flaws(value: Any, classes: Sequence[str], actions: Sequence[str]) -> Iterat
 
 
 def _misnamed(
-    at: str, noun: str, entries: Mapping[str, Any], names: Sequence[str], known: frozenset[str]
+    at: str,
+    noun: str,
+    entries: Mapping[str, Any],
+    names: Sequence[str],
+    known: frozenset[str],
 ) -> Iterator[Flaw]:
     """A flaw for each entry that is not known, and for each name that is missing."""
     strange = (name for name in entries if name not in known)
     yield from (unknown_at(at + pointer(name), noun, name, names) for name in strange)
-    yield from (Flaw(at, f"{noun} {name!r} is missing") for name in names if name not in entries)
+    yield from (
+        Flaw(at, f"{noun} {name!r} is missing") for name in names if name not in entries
+    )
 
 
 def best_in_training(model: Loaded) -> Sequence[object]:

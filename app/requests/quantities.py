@@ -16,7 +16,9 @@ from payoff.decisions.quantity_limits import within_sum
 from payoff.errors import Flaw, Invalid, below, pointer, reject
 
 _MAX_CUTS = 1_000  # between bands
-_MAX_COST = 1e50  # of a unit: reports add up the costs of quantities and truths up to 1e50
+_MAX_COST = (
+    1e50  # of a unit: reports add up the costs of quantities and truths up to 1e50
+)
 _DIGITS = 10  # of a sum, and of a shadow price: later digits are rounding errors
 _FIELDS = ("unit_costs", "coverage", "bands", "sum_at_most")
 _FOR_CLASSES = (
@@ -46,10 +48,14 @@ class QuantityFields(WireModel):
         examples=[{"over": 1, "under": 4}],
     )
     coverage: Annotated[Number, Field(gt=0, lt=1)] | None = Field(
-        default=None, description="of a model of numbers: `intervals` that hold this share of them"
+        default=None,
+        description="of a model of numbers: `intervals` that hold this share of them",
     )
     bands: (
-        Annotated[list[Number], limit_entries(_MAX_CUTS, "numbers"), Field(min_length=1)] | None
+        Annotated[
+            list[Number], limit_entries(_MAX_CUTS, "numbers"), Field(min_length=1)
+        ]
+        | None
     ) = Field(
         default=None,
         description="of a model of numbers: where the bands begin that are the classes of the"
@@ -62,7 +68,9 @@ class QuantityFields(WireModel):
     @field_validator("bands")
     @classmethod
     def _rising(cls, bands: list[float] | None) -> list[float] | None:
-        if bands is not None and any(cut >= following for cut, following in pairwise(bands)):
+        if bands is not None and any(
+            cut >= following for cut, following in pairwise(bands)
+        ):
             raise ValueError("each band begins at a larger number than the one before")
         return bands
 
@@ -123,22 +131,33 @@ def quantities(
         with below("/sum_at_most"):
             chosen, price = within_sum(distribution, over, under, fields.sum_at_most)
         costs = distribution.costs(chosen, over, under)
-        used, price = (float(f"{number:.{_DIGITS}g}") for number in (chosen.sum(), price))
-        limit = {"name": "sum", "used": used, "at_most": fields.sum_at_most, "shadow_price": price}
+        used, price = (
+            float(f"{number:.{_DIGITS}g}") for number in (chosen.sum(), price)
+        )
+        limit = {
+            "name": "sum",
+            "used": used,
+            "at_most": fields.sum_at_most,
+            "shadow_price": price,
+        }
         figures |= {"limits": [limit], "total": float(costs.sum())}
     return answer._replace(chosen=chosen, expected_costs=costs, figures=figures)
 
 
 def _flaws(model: Loaded, fields: QuantityFields) -> Iterator[Flaw]:
     for name in _FOR_CLASSES:
-        if name in fields.model_fields_set and getattr(fields, name) not in (None, False):
+        if name in fields.model_fields_set and getattr(fields, name) not in (
+            None,
+            False,
+        ):
             yield Flaw(
                 pointer(name),
                 f"{model.name!r} predicts numbers: {name} is for classes, such as 'bands' make",
             )
     if fields.sum_at_most is not None and fields.unit_costs is None:
         yield Flaw(
-            "/sum_at_most", "this limits the quantities that 'unit_costs' ask for; send them, too"
+            "/sum_at_most",
+            "this limits the quantities that 'unit_costs' ask for; send them, too",
         )
 
 
@@ -148,14 +167,20 @@ def _distribution(model: Loaded, X: np.ndarray) -> Distribution:
     if distribution is None:
         able = 'train random_forest or gradient_boosting with "task": "regression"'
         raise Invalid.at(
-            "/model", f"{model.name!r} ({model.card.learner.kind}) predicts numbers alone; {able}"
+            "/model",
+            f"{model.name!r} ({model.card.learner.kind}) predicts numbers alone; {able}",
         )
     return distribution
 
 
-def banded(model: Loaded, cuts: Sequence[float], X: np.ndarray) -> tuple[list[str], np.ndarray]:
+def banded(
+    model: Loaded, cuts: Sequence[float], X: np.ndarray
+) -> tuple[list[str], np.ndarray]:
     """The names of the bands, and their probabilities (n, bands) for rows X (n, m)."""
-    words = [str(int(cut)) if cut.is_integer() and abs(cut) < 1e15 else str(cut) for cut in cuts]
+    words = [
+        str(int(cut)) if cut.is_integer() and abs(cut) < 1e15 else str(cut)
+        for cut in cuts
+    ]
     names = [
         f"below {words[0]}",
         *(f"from {a} to below {b}" for a, b in pairwise(words)),

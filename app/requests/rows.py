@@ -51,7 +51,9 @@ class Carried:
         if self.id is not None:
             return self
         if _ID in self.columns:
-            raise Invalid.at("/keep", f"with 'record' no other column can be called {_ID!r}")
+            raise Invalid.at(
+                "/keep", f"with 'record' no other column can be called {_ID!r}"
+            )
         return Carried(_ID, {_ID: list(ids)} | self.columns, self.kept)
 
     def before(self, columns: dict[str, Any]) -> dict[str, Any]:
@@ -70,24 +72,32 @@ class Carried:
             if self.id is not None:
                 place = "/ids" if self.id == _ID else "/id"
             raise Invalid.at(
-                place, "an array of numbers has no place for this; ask for JSON or a table"
+                place,
+                "an array of numbers has no place for this; ask for JSON or a table",
             )
 
 
 NOTHING = Carried()
 
 
-def carried_of_ids(ids: list[Any] | None, instances: Sequence[Any] | np.ndarray) -> Carried:
+def carried_of_ids(
+    ids: list[Any] | None, instances: Sequence[Any] | np.ndarray
+) -> Carried:
     """The ids of a JSON body, one for each instance; Invalid at or below /ids."""
     if ids is None:
         return NOTHING
     reject(
-        Flaw(pointer("ids", i), f"an id is an integer, or text of at most {MAX_ID} characters")
+        Flaw(
+            pointer("ids", i),
+            f"an id is an integer, or text of at most {MAX_ID} characters",
+        )
         for i, id_ in enumerate(ids)
         if type(id_) is not int and not (type(id_) is str and len(id_) <= MAX_ID)
     )
     if len(ids) != len(instances):
-        raise Invalid.at("/ids", f"there are {len(ids):,} ids for {len(instances):,} instances")
+        raise Invalid.at(
+            "/ids", f"there are {len(ids):,} ids for {len(instances):,} instances"
+        )
     return Carried(_ID, {_ID: ids})
 
 
@@ -157,12 +167,16 @@ def texts_of_json(
     )
 
 
-def texts_of_rows(X: np.ndarray, schema: Schema, more: Columns = NO_COLUMNS) -> list[str]:
+def texts_of_rows(
+    X: np.ndarray, schema: Schema, more: Columns = NO_COLUMNS
+) -> list[str]:
     """Each encoded row as JSON by feature name, without categories that were not in training."""
     columns: list[list[Any]] = X.T.tolist()
     for j in schema.categorical:
         words = schema.features[j].categories
-        columns[j] = [None if math.isnan(code) else words[int(code)] for code in columns[j]]
+        columns[j] = [
+            None if math.isnan(code) else words[int(code)] for code in columns[j]
+        ]
     return _texts(list(zip(*columns, strict=True)), schema, more)
 
 
@@ -185,12 +199,16 @@ class RowPacker:
     def __init__(self, model: Loaded) -> None:
         self._schema = model.schema
         self._bounds: tuple[list[float], list[float]] | None = None
-        is_numeric = not model.schema.categorical and bool(model.classes) and model.inline
+        is_numeric = (
+            not model.schema.categorical and bool(model.classes) and model.inline
+        )
         if is_numeric and np.abs(model.bounds).max() < _MAX_PACKED_VALUE:
             self._bounds = (model.bounds[0].tolist(), model.bounds[1].tolist())
             # Packing takes half the time of `np.array`.
             self._pack = struct.Struct(f"{len(model.schema.names)}d").pack_into
-            self.posterior = getattr(model.estimator, "plain_posterior", model.estimator.posterior)
+            self.posterior = getattr(
+                model.estimator, "plain_posterior", model.estimator.posterior
+            )
 
     def rows(self, instances: Sequence[Any]) -> np.ndarray | None:
         """Instances without booleans as rows (n, m) for `posterior`.
@@ -205,7 +223,9 @@ class RowPacker:
         width = 8 * len(least)
         packed = bytearray(width * len(instances))
         for i, instance in enumerate(instances):
-            values = instance if type(instance) is list else self._schema.in_order(instance)
+            values = (
+                instance if type(instance) is list else self._schema.in_order(instance)
+            )
             if values is None:
                 return None
             try:
@@ -227,8 +247,14 @@ def encode_instances(
     packed = None if has_booleans else model.once(RowPacker).rows(instances)
     if packed is not None:
         return Rows(packed, [], instances, in_bounds=True, root=_INSTANCES)
-    first_names = instances[0] if columns and instances and type(instances[0]) is dict else ()
-    extra = [name for name in columns if name in first_names and name not in model.schema.names]
+    first_names = (
+        instances[0] if columns and instances and type(instances[0]) is dict else ()
+    )
+    extra = [
+        name
+        for name in columns
+        if name in first_names and name not in model.schema.names
+    ]
     schema = model.schema.with_numbers(extra)
     with below(_INSTANCES):
         X, warnings = schema.encode(instances, booleans_possible=has_booleans)

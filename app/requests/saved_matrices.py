@@ -10,11 +10,18 @@ from sqlalchemy import Connection
 from app.access.caller import Caller
 from app.errors import Conflict, NotFound
 from app.registry.saved_matrices import Saved, unsaved
-from app.requests.matrices import MATRIX_REQUIRED, MatrixFields, check_few_actions, named_matrix
+from app.requests.matrices import (
+    MATRIX_REQUIRED,
+    MatrixFields,
+    check_few_actions,
+    named_matrix,
+)
 from app.stores import Stores
 from payoff.errors import Invalid
 
-_MAX_SAVED_BYTES = 256_000  # of a saved matrix: 100 classes and 100 actions with short names
+_MAX_SAVED_BYTES = (
+    256_000  # of a saved matrix: 100 classes and 100 actions with short names
+)
 
 _Fields = TypeVar("_Fields", bound=MatrixFields)
 
@@ -32,14 +39,18 @@ def with_saved(
     if not isinstance(reference, str) or not classes:
         return fields
     if fields.actions is not None:
-        raise Invalid.at("/actions", "a saved matrix has its own actions; leave out 'actions'")
+        raise Invalid.at(
+            "/actions", "a saved matrix has its own actions; leave out 'actions'"
+        )
     known = stores.matrices.of(model)
     if reference not in known:
         raise Invalid.at("/benefits", unsaved(model, reference, known))
     saved = known[reference]
     words, actions = saved.stated
     names = [str(name) for name in classes]
-    different = [name for name in (*names, *words) if name not in words or name not in names]
+    different = [
+        name for name in (*names, *words) if name not in words or name not in names
+    ]
     if different:
         raise Invalid.at(
             "/benefits",
@@ -47,13 +58,19 @@ def with_saved(
             f" class {different[0]!r}; save the matrix of its classes with"
             f" PUT /models/{saved.model}/matrices/{saved.matrix}",
         )
-    stated: dict[str, Any] = {"benefits": words, "actions": actions, "saved": saved.reference}
+    stated: dict[str, Any] = {
+        "benefits": words,
+        "actions": actions,
+        "saved": saved.reference,
+    }
     if b'"column"' not in saved.content:  # faster than a look at each cell
         stated["case_columns"] = frozenset()
     return fields.model_copy(update=stated)
 
 
-def save(stores: Stores, model: str, matrix: str, fields: MatrixFields, *, by: Caller) -> Saved:
+def save(
+    stores: Stores, model: str, matrix: str, fields: MatrixFields, *, by: Caller
+) -> Saved:
     """Save the matrix as a new version, or the newest one where it is equal.
 
     NotFound for an unknown model, Invalid with the place where the matrix does not fit the classes
@@ -65,12 +82,15 @@ def save(stores: Stores, model: str, matrix: str, fields: MatrixFields, *, by: C
     card = stores.registry.index.card(model, versions[0].version)
     if card.classes is None or card.classes == card.labels:
         raise Invalid.at(
-            "", f"{model!r} decides by no matrix: it predicts numbers, or several labels"
+            "",
+            f"{model!r} decides by no matrix: it predicts numbers, or several labels",
         )
     content = _content(fields, card.classes)
 
     def write_audit(connection: Connection, saved: Saved) -> None:
-        write = stores.audit.entry(by, "matrix.save", f"{model}/{matrix}", version=saved.version)
+        write = stores.audit.entry(
+            by, "matrix.save", f"{model}/{matrix}", version=saved.version
+        )
         write(connection)
 
     return stores.matrices.save(model, matrix, content, by.name, write_audit)
@@ -112,7 +132,9 @@ def newest(stores: Stores, model: str) -> list[tuple[Saved, int]]:
     """The newest version of each matrix, by name, and the number of its versions."""
     known = stores.matrices.read(model)
     counts = Counter(
-        saved.matrix for reference, saved in known.items() if reference == saved.reference
+        saved.matrix
+        for reference, saved in known.items()
+        if reference == saved.reference
     )
     return [(known[name], counts[name]) for name in sorted(counts)]
 

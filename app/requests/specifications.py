@@ -51,7 +51,9 @@ class StakesSpec(Spec):
     @property
     def benefit_matrix(self) -> np.ndarray | None:
         """The benefits as float64 (K, A)."""
-        return None if self.benefits is None else np.array(self.benefits, dtype=np.float64)
+        return (
+            None if self.benefits is None else np.array(self.benefits, dtype=np.float64)
+        )
 
 
 class TrainSpec(StakesSpec):
@@ -68,7 +70,11 @@ class TrainSpec(StakesSpec):
 
     def prices(self, features: Sequence[str]) -> Prices | None:
         """The prices of these features; None where the order has none."""
-        return None if self.feature_costs is None else parse_prices(self.feature_costs, features)
+        return (
+            None
+            if self.feature_costs is None
+            else parse_prices(self.feature_costs, features)
+        )
 
 
 class ReplaySpec(Spec):

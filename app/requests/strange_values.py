@@ -23,7 +23,9 @@ def strange_values(model: Loaded, X: np.ndarray) -> list[str]:
         return []
     least, greatest = model.bounds
     # Missing values are NaN, which compares false.
-    if ((_extremes(np.minimum, X) >= least) & (_extremes(np.maximum, X) <= greatest)).all():
+    if (
+        (_extremes(np.minimum, X) >= least) & (_extremes(np.maximum, X) <= greatest)
+    ).all():
         return []
     far = (_extremes(np.fmin, X) < least) | (_extremes(np.fmax, X) > greatest)
     gaps = np.isnan(X)
@@ -41,7 +43,9 @@ def _extremes(smaller_or_larger: np.ufunc, X: np.ndarray) -> np.ndarray:
     if not end:
         return np.asarray(smaller_or_larger.reduce(X))
     long = smaller_or_larger.reduce(X[:end].reshape(-1, _ROWS_TOGETHER * m))
-    return np.asarray(smaller_or_larger.reduce(np.vstack((long.reshape(-1, m), X[end:]))))
+    return np.asarray(
+        smaller_or_larger.reduce(np.vstack((long.reshape(-1, m), X[end:])))
+    )
 
 
 def _marked_columns(marks: np.ndarray) -> np.ndarray:
@@ -76,8 +80,12 @@ def _about_far(model: Loaded, X: np.ndarray, features: np.ndarray) -> Iterator[s
         card = model.card.features[j]
         least = model.bounds[0][j]
         greatest = model.bounds[1][j]
-        low, high = (shown(end, card.form) for end in (card.low, card.high) if end is not None)
-        rows = _instances(np.flatnonzero((X[:, j] < least) | (X[:, j] > greatest)), len(X))
+        low, high = (
+            shown(end, card.form) for end in (card.low, card.high) if end is not None
+        )
+        rows = _instances(
+            np.flatnonzero((X[:, j] < least) | (X[:, j] > greatest)), len(X)
+        )
         yield f"{rows} have {card.name!r} far outside of its range in training, {low} to {high}"
     if len(features) > _MAX_NAMED_FEATURES:
         more = counted(len(features) - _MAX_NAMED_FEATURES, "more feature")

@@ -42,7 +42,9 @@ if TYPE_CHECKING:
 
 _HIDDEN = "."
 _PART = re.compile(r"\.[0-9a-f]{32}")  # a file of a disk while it is written
-_ABANDONED_SECONDS = 86_400.0  # no folder takes a day to write, and no clock is wrong by one
+_ABANDONED_SECONDS = (
+    86_400.0  # no folder takes a day to write, and no clock is wrong by one
+)
 _NONE = re.compile(r"(?!)")
 _ROUNDS = 5  # of publishing and removing against each other
 _AT_ONCE = 16  # requests, where many objects are read
@@ -64,7 +66,12 @@ class Storage:
     """
 
     def __init__(
-        self, url: str, seal: str, *, name: str = "the storage", retry_seconds: float = 0.0
+        self,
+        url: str,
+        seal: str,
+        *,
+        name: str = "the storage",
+        retry_seconds: float = 0.0,
     ) -> None:
         self.url = url
         self.seal = seal
@@ -114,12 +121,16 @@ class Storage:
             sizes = {path: info["size"] for path, info in self._files(folder).items()}
             if all(sizes.get(path) == len(content) for path, content in paths.items()):
                 return
-        raise Unavailable(f"{folder} is being removed by another process; try again later")
+        raise Unavailable(
+            f"{folder} is being removed by another process; try again later"
+        )
 
     def read(self, *path: str) -> bytes:
         """The bytes of one file; NotFound where it is absent."""
         with _present_path(*path) as full_path:
-            return self._call(lambda: bytes(obstore.get(self._store, full_path).bytes()))
+            return self._call(
+                lambda: bytes(obstore.get(self._store, full_path).bytes())
+            )
 
     def read_each(self, folders: Iterable[str], name: str) -> dict[str, bytes]:
         """The bytes of the file `name` of those folders that have it, by their names; faster than
@@ -192,10 +203,14 @@ class Storage:
                 return
             for path in sorted(files, key=lambda path: path != seal):
                 self._drop(path)
-        raise Unavailable(f"{folder} is being written by another process; try again later")
+        raise Unavailable(
+            f"{folder} is being written by another process; try again later"
+        )
 
     def clean_up(
-        self, folders: re.Pattern[str] = _NONE, older_than_seconds: float = _ABANDONED_SECONDS
+        self,
+        folders: re.Pattern[str] = _NONE,
+        older_than_seconds: float = _ABANDONED_SECONDS,
     ) -> int:
         """Remove folders and files that killed processes left half-written; returns their number.
 
@@ -206,7 +221,9 @@ class Storage:
         removed = 0
         for path, info in files.items():
             folder, _, name = path.rpartition("/")
-            is_unsealed = folders.fullmatch(folder) and f"{folder}/{self.seal}" not in files
+            is_unsealed = (
+                folders.fullmatch(folder) and f"{folder}/{self.seal}" not in files
+            )
             if (is_unsealed or _PART.fullmatch(name)) and info[
                 "last_modified"
             ].timestamp() < before:
@@ -227,16 +244,28 @@ class Storage:
                 " try again later"
             ) from error
 
-    def _put(self, path: str, content: bytes, mode: Literal["create", "overwrite"]) -> None:
+    def _put(
+        self, path: str, content: bytes, mode: Literal["create", "overwrite"]
+    ) -> None:
         if self._root is not None:
             self._put_flushed(self._root, path, content, mode)
             return
         seconds = _SECONDS + len(content) / _LEAST_BYTES_PER_SECOND
         # Of the client's limits only that for all of a request holds while it is being sent.
-        obstore.put(self._client(seconds, seconds), path, content, mode=mode, use_multipart=False)
+        obstore.put(
+            self._client(seconds, seconds),
+            path,
+            content,
+            mode=mode,
+            use_multipart=False,
+        )
 
     def _put_flushed(
-        self, root: Path, path: str, content: bytes, mode: Literal["create", "overwrite"]
+        self,
+        root: Path,
+        path: str,
+        content: bytes,
+        mode: Literal["create", "overwrite"],
     ) -> None:
         """The library's own `put` leaves it to the system when the disk has the bytes."""
         part = str(PurePosixPath(path).with_name(f"{_HIDDEN}{uuid4().hex}"))
@@ -319,7 +348,10 @@ def _client(
     }
     retries: RetryConfig = {"max_retries": 1}
     if retry_seconds:
-        retries = {"max_retries": 100, "retry_timeout": timedelta(seconds=retry_seconds)}
+        retries = {
+            "max_retries": 100,
+            "retry_timeout": timedelta(seconds=retry_seconds),
+        }
     try:
         return from_url(url, client_options=options, retry_config=retries)
     except (BaseError, ValueError) as error:

@@ -23,11 +23,16 @@ _REFUSALS = frozenset({
     "InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied", "AllAccessDisabled",
 })  # fmt: skip
 _CODE = re.compile(r"<Code>(\w+)</Code>")
-_FAILING = UNWRITABLE | EXHAUSTED | {errno.EACCES, errno.EPERM, errno.ESTALE}  # of a disk
+_FAILING = (
+    UNWRITABLE | EXHAUSTED | {errno.EACCES, errno.EPERM, errno.ESTALE}
+)  # of a disk
 _ERRNO = re.compile(r"\(os error (\d+)\)")
 
 ERRORS = Counter(
-    "payoff_storage_errors", "Calls that a store did not answer", ("store",), registry=None
+    "payoff_storage_errors",
+    "Calls that a store did not answer",
+    ("store",),
+    registry=None,
 )
 
 _log = logging.getLogger(__name__)
@@ -51,7 +56,9 @@ def on_disk(name: str, errors: Counter, work: Callable[[], T]) -> T:
         reason = os.strerror(number)
         _log.warning("%s: %s", name, str(error).partition("\n")[0])
         cause = OSError(number, reason)
-        raise Unavailable(f"the disk of {name} cannot be used at the moment ({reason})") from cause
+        raise Unavailable(
+            f"the disk of {name} cannot be used at the moment ({reason})"
+        ) from cause
 
 
 class StoreBreaker(CircuitBreaker):
@@ -77,7 +84,9 @@ class StoreBreaker(CircuitBreaker):
             self._errors.inc()
             if not self.reason:
                 _log.warning(
-                    "%s: %s", failure.detail, _code_of(error) or str(error).partition("\n")[0]
+                    "%s: %s",
+                    failure.detail,
+                    _code_of(error) or str(error).partition("\n")[0],
                 )
             self.trip(failure.detail)
             raise failure from error

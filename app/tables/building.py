@@ -30,7 +30,9 @@ AS_NUMBER = (
 )
 _NOTHING = "besides the label there is no column to learn from"
 _VALUE = "a value: cells of benefit matrices may name it"
-_MISSING = "the label is missing; fill it in, or send drop_unlabelled to leave these rows out"
+_MISSING = (
+    "the label is missing; fill it in, or send drop_unlabelled to leave these rows out"
+)
 
 
 def build(
@@ -56,13 +58,16 @@ def build(
     max_categories = limits.max_categories
     order, m = _order_of_columns(source, labels, request)
     words = {
-        j: Words(max_categories, MAX_CATEGORY) for j in order if source.kinds[j] == "categorical"
+        j: Words(max_categories, MAX_CATEGORY)
+        for j in order
+        if source.kinds[j] == "categorical"
     }
     _write(source, order, words, sink)
     stored = pq.ParquetFile(sink)
     if not stored.metadata.num_rows:
         raise Invalid.at(
-            source.places[labels[0]].loc, "no row has a label, or all of them are left out"
+            source.places[labels[0]].loc,
+            "no row has a label, or all of them are left out",
         )
     width = len(order) - len(labels)
 
@@ -86,7 +91,11 @@ def build(
     flaws += flaws_of_classes
     messages = {flaw.loc: flaw.msg for flaw in reversed(flaws)}
     reports_of_labels = [
-        _report(target, source, messages.get(target.place.loc) or target.misread(request.decimal))
+        _report(
+            target,
+            source,
+            messages.get(target.place.loc) or target.misread(request.decimal),
+        )
         for target in targets
     ]
     label = targets[0] if len(targets) == 1 else None
@@ -95,10 +104,16 @@ def build(
     useless: dict[str, ColumnReport] = {}
     for column in columns(range(width)):
         name = column.place.name
-        features.append((name, column.kind, column.digest, source.notations.get(name, "")))
-        flaws_of_column = _flaws_of_feature(column, source, max_categories, request.decimal)
+        features.append(
+            (name, column.kind, column.digest, source.notations.get(name, ""))
+        )
+        flaws_of_column = _flaws_of_feature(
+            column, source, max_categories, request.decimal
+        )
         reason = _reason_to_ignore(column, flaws_of_column, source, request)
-        reports.append(_report(column, source, reason or _advice(column, label, request)))
+        reports.append(
+            _report(column, source, reason or _advice(column, label, request))
+        )
         if reason and not (strict or name in request.types):
             useless[name] = reports[-1]
         else:
@@ -122,14 +137,17 @@ def build(
         name=request.name,
         rows=stored.metadata.num_rows,
         features=tuple(
-            Feature(name, kind, form=notation) for name, kind, _, notation in features[:m]
+            Feature(name, kind, form=notation)
+            for name, kind, _, notation in features[:m]
         ),
         labels=tuple(target.place.name for target in targets),
         classes=classes,
         digest=hashlib.file_digest(sink, "sha256").hexdigest(),  # type: ignore[arg-type]
         bytes=sink.seek(0, 2),
         columns=tuple(reports),
-        ignored={name: report.advice or "ordered" for name, report in source.ignored.items()}
+        ignored={
+            name: report.advice or "ordered" for name, report in source.ignored.items()
+        }
         | {name: _VALUE for name, *_ in features[m:]},
         values={name: notation for name, _, _, notation in features[m:]},
         created_at=datetime.now(UTC),
@@ -164,14 +182,18 @@ def _reason_to_ignore(
     """Why a column is not to be a feature: its first flaw, or that it identifies rows."""
     if flaws:
         return flaws[0].msg
-    is_measured = column.place.name in request.types or column.place.name in source.notations
+    is_measured = (
+        column.place.name in request.types or column.place.name in source.notations
+    )
     return None if is_measured else column.identifies(request.decimal)
 
 
 def _flaws_without_features(unused: Sequence[ColumnReport]) -> list[Flaw]:
     """Why each of the columns is not used, where none is left to learn from."""
     reasons = [
-        Flaw(FILE + pointer(report.name), report.advice) for report in unused if report.advice
+        Flaw(FILE + pointer(report.name), report.advice)
+        for report in unused
+        if report.advice
     ]
     return reasons or [Flaw(FILE, _NOTHING)]
 
@@ -183,7 +205,9 @@ def _respelt(label: Column, source: Source) -> Column:
     classes = respelt.words or []
     variants = sorted(set(label.words or []).difference(classes))
     if variants and not set(classes) <= {"true", "false"}:
-        instead = next(word for word in classes if spelling(word) == spelling(variants[0]))
+        instead = next(
+            word for word in classes if spelling(word) == spelling(variants[0])
+        )
         order = f'send types={{"{name}": "category"}} to keep such spellings apart'
         source.notes[name] = f"{variants[0]!r} is read as {instead!r}; {order}"
     return respelt
@@ -209,7 +233,11 @@ def _advice(column: Column, label: Column | None, request: UploadRequest) -> str
 
 
 def _digest(
-    features: Sequence[Sequence[str]], labels: Sequence[Column], m: int, *, numbers: bool
+    features: Sequence[Sequence[str]],
+    labels: Sequence[Column],
+    m: int,
+    *,
+    numbers: bool,
 ) -> str:
     """Equal for equal tables, of which m columns are features; the same integers as classes are
     another one.
@@ -232,11 +260,18 @@ def _report(column: Column, source: Source, advice: str | None) -> ColumnReport:
 
 
 def _classes_or_flaws(
-    labels: Sequence[Column], max_classes: int, decimal: str, *, several: bool, numbers: bool
+    labels: Sequence[Column],
+    max_classes: int,
+    decimal: str,
+    *,
+    several: bool,
+    numbers: bool,
 ) -> tuple[Classes, Sequence[Flaw]]:
     """The classes as of `_classes_of`, or what forbids the labels."""
     try:
-        return _classes_of(labels, max_classes, decimal, several=several, numbers=numbers), []
+        return _classes_of(
+            labels, max_classes, decimal, several=several, numbers=numbers
+        ), []
     except Invalid as error:
         return None, error.flaws
 
@@ -258,10 +293,15 @@ def _check_vocabulary(columns: Collection[Words], limits: DataLimits) -> None:
         )
 
 
-def _write(source: Source, order: Sequence[int], words: dict[int, Words], sink: BinaryIO) -> None:
+def _write(
+    source: Source, order: Sequence[int], words: dict[int, Words], sink: BinaryIO
+) -> None:
     """Write the columns in this order, a row group whenever enough cells have come together."""
     schema = pa.schema(
-        [(source.places[j].name, DICTIONARY if j in words else pa.float64()) for j in order]
+        [
+            (source.places[j].name, DICTIONARY if j in words else pa.float64())
+            for j in order
+        ]
     )
     rows_per_group = max(CELLS // len(order), 1)
     waiting: list[Any] = []
@@ -274,14 +314,21 @@ def _write(source: Source, order: Sequence[int], words: dict[int, Words], sink: 
 
     with pq.ParquetWriter(sink, schema, compression="zstd") as writer:
         for arrays in source.batches():
-            columns = [words[j].take(arrays[j]) if j in words else arrays[j] for j in order]
+            columns = [
+                words[j].take(arrays[j]) if j in words else arrays[j] for j in order
+            ]
             waiting.append(pa.RecordBatch.from_arrays(columns, schema=schema))
             flush(rows_per_group)
         flush(0)
 
 
 def _classes_of(
-    labels: Sequence[Column], max_classes: int, decimal: str, *, several: bool, numbers: bool
+    labels: Sequence[Column],
+    max_classes: int,
+    decimal: str,
+    *,
+    several: bool,
+    numbers: bool,
 ) -> Classes:
     """The classes in order, those of `several` labels their names, or None for a number to regress
     on.
@@ -290,7 +337,9 @@ def _classes_of(
     label that cannot be predicted.
     """
     reject(
-        flaw for label in labels for flaw in label.flaws_of_words(max_classes, MAX_NAME, decimal)
+        flaw
+        for label in labels
+        for flaw in label.flaws_of_words(max_classes, MAX_NAME, decimal)
     )
     for label in labels:
         if label.words is not None and (several or numbers):
@@ -299,15 +348,23 @@ def _classes_of(
                 if several
                 else "a number is to be regressed on"
             )
-            raise Invalid.at(label.place.loc, f"{label.place.name!r} holds words; {requirement}")
+            raise Invalid.at(
+                label.place.loc, f"{label.place.name!r} holds words; {requirement}"
+            )
         if label.missing.any():
-            raise Invalid.of([label.place.flaw_of(np.flatnonzero(label.missing), _MISSING)])
+            raise Invalid.of(
+                [label.place.flaw_of(np.flatnonzero(label.missing), _MISSING)]
+            )
         if label.words is None:
             reject(label.wrong(np.isinf(label.values), "{} is not a finite number"))
     if several:
         for label in labels:
             outside = (label.values != 0) & (label.values != 1)
-            reject(label.wrong(outside, "{} is neither 0 nor 1, as each of several labels must be"))
+            reject(
+                label.wrong(
+                    outside, "{} is neither 0 nor 1, as each of several labels must be"
+                )
+            )
         reject(
             Flaw(
                 label.place.loc,
@@ -321,11 +378,17 @@ def _classes_of(
     words = labels[0].words
     place = labels[0].place
     if words is not None:
-        rows = dict(zip(words, np.bincount(values, minlength=len(words)).tolist(), strict=True))
+        rows = dict(
+            zip(words, np.bincount(values, minlength=len(words)).tolist(), strict=True)
+        )
         return _checked({word: rows[word] for word in sorted(words)}, place)
     if numbers or (values != np.floor(values)).any():
         return None
-    reject(labels[0].wrong(np.abs(values) >= EXACT, "{} is too large for a class; use strings"))
+    reject(
+        labels[0].wrong(
+            np.abs(values) >= EXACT, "{} is too large for a class; use strings"
+        )
+    )
     integers, sizes = np.unique(values, return_counts=True)
     if len(integers) > max_classes:
         many = f"{place.name!r} has more than {max_classes} distinct integers, too many for classes"
@@ -347,7 +410,8 @@ def _checked(
     """
     if len(counts) < 2:
         raise Invalid.at(
-            place.loc, f"{place.name!r} has one class only, {next(iter(counts))!r}; two are needed"
+            place.loc,
+            f"{place.name!r} has one class only, {next(iter(counts))!r}; two are needed",
         )
     single = [value for value, count in counts.items() if count == 1]
     if single:

@@ -16,11 +16,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.tables.dataset import ColumnReport
-from app.tables.notations import BOOLEAN, COMMA, ISO, POINT, candidates, reader, shown, without_unit
+from app.tables.notations import (
+    BOOLEAN,
+    COMMA,
+    ISO,
+    POINT,
+    candidates,
+    reader,
+    shown,
+    without_unit,
+)
 from app.tables.source import Held, Kind, Location, Source
 from app.tables.text import MAX_SHOWN, normal, spelling
 from app.tables.upload_request import UploadRequest
-from app.tables.values import as_numbers, as_words, by_notation, holds_text, is_number, normal_words
+from app.tables.values import (
+    as_numbers,
+    as_words,
+    by_notation,
+    holds_text,
+    is_number,
+    normal_words,
+)
 from payoff.errors import Flaw, below, pointer, reject, unknown_at
 
 # orders of columns whose words may be in a notation
@@ -59,10 +75,14 @@ class _Text:
         unread = as_numbers(array, self.decimal)[1]
         if unread is not None:
             self.is_plain = False
-            words = _words(array.filter(unread))[: _MOST_WORDS_TRIED if self.ordered else 1]
+            words = _words(array.filter(unread))[
+                : _MOST_WORDS_TRIED if self.ordered else 1
+            ]
             self.notations = next(filter(None, map(self.fitting, words)), [])
         elif self.are_thousands:
-            words = as_words(array).cast(pa.string())  # of a Parquet file it may be a dictionary
+            words = as_words(array).cast(
+                pa.string()
+            )  # of a Parquet file it may be a dictionary
             self.are_thousands = (
                 pc.all(pc.match_substring_regex(words, _THOUSANDS)).as_py() is not False
             )
@@ -72,13 +92,19 @@ class _Text:
         """The notations of the word that the order allows."""
         if self.ordered in (None, "number"):
             return candidates(word, self.decimal)
-        return [notation for notation in candidates(word) if without_unit(notation) == self.ordered]
+        return [
+            notation
+            for notation in candidates(word)
+            if without_unit(notation) == self.ordered
+        ]
 
     def narrow(self, words: Iterable[str]) -> None:
         """Keep the notations that read these words, too."""
         for word in words:
             numbers = {notation: reader(notation)(word) for notation in self.notations}
-            fitting = [notation for notation, number in numbers.items() if number is not None]
+            fitting = [
+                notation for notation, number in numbers.items() if number is not None
+            ]
             if fitting or not self.ordered or is_number(word, self.decimal):
                 self.notations = fitting
             if not self.notations:
@@ -124,16 +150,22 @@ def typed(source: Source, request: UploadRequest, *, strict: bool = False) -> So
     """
     names = [place.name for place in source.places]
     reject(
-        unknown_at(pointer("types", n), "column", n, names) for n in request.types if n not in names
+        unknown_at(pointer("types", n), "column", n, names)
+        for n in request.types
+        if n not in names
     )
-    source = _normal(source) if strict else _rows_to_learn_from(_normal(source), request)
+    source = (
+        _normal(source) if strict else _rows_to_learn_from(_normal(source), request)
+    )
     ignored = {
         name: report
         for name, report in source.ignored.items()
         if name not in {*request.label, *request.types}
     }
     ignored |= {name: ColumnReport(name) for name in request.named("ignore")}
-    result = replace(source, ignored=ignored, refused={}, notes={**source.notes}, notations={})
+    result = replace(
+        source, ignored=ignored, refused={}, notes={**source.notes}, notations={}
+    )
     kept = [j for j, name in enumerate(names) if name not in ignored]
     texts = _texts_of(source, kept, request)
     chosen: list[tuple[int, Kind, str]] = []
@@ -141,10 +173,14 @@ def typed(source: Source, request: UploadRequest, *, strict: bool = False) -> So
         name = names[j]
         held = source.kinds[j]
         text = texts.get(j) or _Text(request.reads(name), request.decimal)
-        reason: str | None = f"the type of {name!r} is not supported; make it numbers or strings"
+        reason: str | None = (
+            f"the type of {name!r} is not supported; make it numbers or strings"
+        )
         if held:
             reason = text.ambiguity(name)
-        if reason and held and strict and not text.ordered:  # lists come without orders of types
+        if (
+            reason and held and strict and not text.ordered
+        ):  # lists come without orders of types
             result.notes[name] = reason
             reason = None
             text.notations.clear()
@@ -156,7 +192,11 @@ def typed(source: Source, request: UploadRequest, *, strict: bool = False) -> So
         if reason:
             result.refused[name] = Flaw(source.places[j].loc, reason)
         chosen.append((j, *text.type(held, is_class=request.is_class(name))))
-    reject(flaw for name, flaw in result.refused.items() if not source.kinds[names.index(name)])
+    reject(
+        flaw
+        for name, flaw in result.refused.items()
+        if not source.kinds[names.index(name)]
+    )
     return _read_by(result, chosen, request)
 
 
@@ -171,7 +211,10 @@ def _normal(source: Source) -> Source:
                 with below(source.places[j].loc):
                     if held == "words":
                         arrays[j] = normal_words(as_words(arrays[j]))
-                    elif held == "text" and not pc.all(pc.string_is_ascii(arrays[j])).as_py():
+                    elif (
+                        held == "text"
+                        and not pc.all(pc.string_is_ascii(arrays[j])).as_py()
+                    ):
                         arrays[j] = normal_words(arrays[j])
             yield arrays
 
@@ -184,7 +227,9 @@ def _rows_to_learn_from(source: Source, request: UploadRequest) -> Source:
 
     They are counted, and the types of columns do not depend on them.
     """
-    gaps: list[np.ndarray] = []  # positions of the rows that are left out, batch by batch
+    gaps: list[
+        np.ndarray
+    ] = []  # positions of the rows that are left out, batch by batch
     counts: dict[str, dict[str, int]] = {}
     reasons_of = _reasons_by_batch(source, request)
 
@@ -200,10 +245,18 @@ def _rows_to_learn_from(source: Source, request: UploadRequest) -> Source:
             if not stays.all():
                 gaps.append(rows + np.flatnonzero(~stays))
             rows += len(stays)
-            yield arrays if stays.all() else [array.filter(pa.array(stays)) for array in arrays]
-        unused = {reason for reason in (_REPEATS_HEADER, _UNLABELLED) if not total[reason]}
+            yield (
+                arrays
+                if stays.all()
+                else [array.filter(pa.array(stays)) for array in arrays]
+            )
+        unused = {
+            reason for reason in (_REPEATS_HEADER, _UNLABELLED) if not total[reason]
+        }
         if request.label and total.keys() - unused:
-            counts[request.label[0]] = {name: total[name] for name in total if name not in unused}
+            counts[request.label[0]] = {
+                name: total[name] for name in total if name not in unused
+            }
 
     places = [replace(place, left_out=gaps) for place in source.places]
     return replace(source, places=places, batches=batches, left_out=counts)
@@ -214,12 +267,16 @@ def _reasons_by_batch(
 ) -> Callable[[list[Any]], Iterator[tuple[str, np.ndarray]]]:
     """A function from a batch to the reasons to leave rows out, each with its rows, bool (n,)."""
     names = [place.name for place in source.places]
-    labels = [j for j, name in enumerate(names) if name in request.label and source.kinds[j]]
+    labels = [
+        j for j, name in enumerate(names) if name in request.label and source.kinds[j]
+    ]
     ordered = [j for j in labels if request.reads(names[j]) not in (None, "category")]
     texts = _texts_of(source, ordered, request) if request.drop_unlabelled else {}
     types: dict[int, tuple[Kind, str]] = {}
     for j in labels:
-        text = texts.get(j) or _Text(request.reads(names[j]), request.decimal, is_plain=False)
+        text = texts.get(j) or _Text(
+            request.reads(names[j]), request.decimal, is_plain=False
+        )
         types[j] = text.type(source.kinds[j], is_class=request.is_class(names[j]))
     uncounted = replace(source, left_out={})
 
@@ -227,10 +284,19 @@ def _reasons_by_batch(
         yield _REPEATS_HEADER, _repeats(arrays, names)
         if request.drop_unlabelled:
             columns = [
-                _read(arrays[j], source.places[j], *types[j], 0, request.decimal, uncounted)
+                _read(
+                    arrays[j],
+                    source.places[j],
+                    *types[j],
+                    0,
+                    request.decimal,
+                    uncounted,
+                )
                 for j in labels
             ]
-            missing = [column.is_null().to_numpy(zero_copy_only=False) for column in columns]
+            missing = [
+                column.is_null().to_numpy(zero_copy_only=False) for column in columns
+            ]
             yield _UNLABELLED, np.logical_or.reduce(missing)
         for name in request.drop_classes if labels else ():
             is_ordered = names[labels[0]] in request.types
@@ -248,7 +314,9 @@ def _repeats(arrays: Sequence[Any], names: Sequence[str]) -> np.ndarray:
             return np.zeros(len(array), dtype=bool)
         remaining = array if len(rows) == len(array) else array.take(pa.array(rows))
         cells = remaining.cast(pa.string())
-        rows = rows[pc.equal(cells, name).fill_null(False).to_numpy(zero_copy_only=False)]
+        rows = rows[
+            pc.equal(cells, name).fill_null(False).to_numpy(zero_copy_only=False)
+        ]
     return np.isin(np.arange(len(arrays[0])), rows)
 
 
@@ -257,7 +325,9 @@ def _has_class(array: Any, name: str, *, exact: bool) -> np.ndarray:
     words = as_words(array).cast(pa.string())
     key = normal if exact else _as_class
     spellings = [word for word in _words(words) if key(word) == key(name)]
-    return pc.is_in(words, pa.array(spellings, pa.string())).to_numpy(zero_copy_only=False)
+    return pc.is_in(words, pa.array(spellings, pa.string())).to_numpy(
+        zero_copy_only=False
+    )
 
 
 def _as_class(word: str) -> float | str:
@@ -265,11 +335,19 @@ def _as_class(word: str) -> float | str:
     return float(word) if is_number(word, ".") else spelling(word)
 
 
-def _texts_of(source: Source, kept: Sequence[int], request: UploadRequest) -> dict[int, _Text]:
+def _texts_of(
+    source: Source, kept: Sequence[int], request: UploadRequest
+) -> dict[int, _Text]:
     """The columns of text whose words may be in a notation, scanned."""
-    names = {j: source.places[j].name for j in kept if source.kinds[j] in ("text", "words")}
+    names = {
+        j: source.places[j].name for j in kept if source.kinds[j] in ("text", "words")
+    }
     texts = {
-        j: _Text(request.reads(name), request.decimal, are_thousands=source.kinds[j] == "text")
+        j: _Text(
+            request.reads(name),
+            request.decimal,
+            are_thousands=source.kinds[j] == "text",
+        )
         for j, name in names.items()
         if request.reads(name) in _ORDERS_WITH_NOTATION
     }
@@ -308,16 +386,32 @@ def _read_by(
         source.left_out.clear()
         for arrays in source.batches():
             yield [
-                _read(arrays[j], source.places[j], kind, notation, rows, request.decimal, source)
+                _read(
+                    arrays[j],
+                    source.places[j],
+                    kind,
+                    notation,
+                    rows,
+                    request.decimal,
+                    source,
+                )
                 for j, kind, notation in chosen
             ]
             rows += len(arrays[0])
 
-    return replace(source, places=places, kinds=[kind for _, kind, _ in chosen], batches=batches)
+    return replace(
+        source, places=places, kinds=[kind for _, kind, _ in chosen], batches=batches
+    )
 
 
 def _read(
-    array: Any, place: Location, kind: Kind, notation: str, rows: int, decimal: str, source: Source
+    array: Any,
+    place: Location,
+    kind: Kind,
+    notation: str,
+    rows: int,
+    decimal: str,
+    source: Source,
 ) -> Any:
     """An array by its kind; words that are no numbers are missing, which the source counts. `rows`
     is the number of rows before it.
@@ -325,7 +419,9 @@ def _read(
     if kind == "categorical":
         with below(place.loc):
             return as_words(array)
-    numbers, unread = by_notation(array, notation) if notation else as_numbers(array, decimal)
+    numbers, unread = (
+        by_notation(array, notation) if notation else as_numbers(array, decimal)
+    )
     if unread is not None:
         positions = np.flatnonzero(unread.to_numpy(zero_copy_only=False)).tolist()
         word = array[positions[0]].as_py()[:MAX_SHOWN]

@@ -34,7 +34,9 @@ _SHARE_OF_DISTINCT_WORDS = 0.9  # of the words of an identifier
 _RANGE_DIVISOR = 10
 EXACT = 2.0**53  # from here on float64 cannot represent every integer
 
-CELLS = 1 << 21  # of a Parquet row group, and of the columns that are read together: at most 16 MB
+CELLS = (
+    1 << 21
+)  # of a Parquet row group, and of the columns that are read together: at most 16 MB
 _MOST_EXAMPLES = 3
 _FEWEST_WORDS_OF_IDENTIFIER = 20  # with fewer rows distinct words mean nothing
 _FEWEST_INTEGERS_OF_IDENTIFIER = 100
@@ -66,12 +68,18 @@ class Words:
         self.missing += array.null_count
         if self.are_too_many:
             return pa.nulls(len(array), DICTIONARY)
-        encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+        encoded = (
+            array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+        )
         used = np.unique(encoded.indices.fill_null(-1).to_numpy())
         used = pa.array(used[used >= 0][: self._max_words + 1])
-        words = pc.utf8_slice_codeunits(encoded.dictionary.take(used), 0, self._max_characters + 1)
+        words = pc.utf8_slice_codeunits(
+            encoded.dictionary.take(used), 0, self._max_characters + 1
+        )
         self.distinct.update(words.to_pylist())
-        return pa.DictionaryArray.from_arrays(pc.index_in(encoded.indices, value_set=used), words)
+        return pa.DictionaryArray.from_arrays(
+            pc.index_in(encoded.indices, value_set=used), words
+        )
 
 
 @dataclass(frozen=True)
@@ -83,7 +91,9 @@ class Column:
     place: Location
     values: np.ndarray
     words: list[str] | None = None
-    scanned: Words | None = None  # the words that were counted while the column was written
+    scanned: Words | None = (
+        None  # the words that were counted while the column was written
+    )
 
     @cached_property
     def missing(self) -> np.ndarray:
@@ -110,46 +120,71 @@ class Column:
         if spellings.keys() <= {"true", "false"}:
             spellings = {word: word for word in spellings}
         order = [*spellings]
-        codes = np.array([*(order.index(spelling(word)) for word in words), -1])[self.values]
+        codes = np.array([*(order.index(spelling(word)) for word in words), -1])[
+            self.values
+        ]
         return replace(self, values=codes, words=[*spellings.values()])
 
     @cached_property
     def digest(self) -> str:
         """Equal for equal values, however they were sent."""
         if self.words is None:
-            return hashlib.sha256(self.values.astype("<f8", copy=False).tobytes()).hexdigest()
+            return hashlib.sha256(
+                self.values.astype("<f8", copy=False).tobytes()
+            ).hexdigest()
         marks = [
             int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "little") | 1
             for word in self.words
         ]
-        return hashlib.sha256(np.array([*marks, 0], dtype="<u8")[self.values].tobytes()).hexdigest()
+        return hashlib.sha256(
+            np.array([*marks, 0], dtype="<u8")[self.values].tobytes()
+        ).hexdigest()
 
     def report(self, advice: str | None, notation: str | None) -> ColumnReport:
         """The report of the column, with the advice about it."""
         count = len(self.distinct)
-        examples = self.distinct[[0, count // 2, -1]] if count > _MOST_EXAMPLES else self.distinct
+        examples = (
+            self.distinct[[0, count // 2, -1]]
+            if count > _MOST_EXAMPLES
+            else self.distinct
+        )
         texts = [
-            shown(value, notation) if self.words is None else self.words[value][:MAX_SHOWN]
+            shown(value, notation)
+            if self.words is None
+            else self.words[value][:MAX_SHOWN]
             for value in examples
         ]
-        missing = self.scanned.missing if self.scanned else int(np.count_nonzero(self.missing))
+        missing = (
+            self.scanned.missing
+            if self.scanned
+            else int(np.count_nonzero(self.missing))
+        )
         distinct = None if self.scanned and self.scanned.are_too_many else count
         return ColumnReport(
-            self.place.name, self.kind, tuple(texts), missing, distinct, advice, notation
+            self.place.name,
+            self.kind,
+            tuple(texts),
+            missing,
+            distinct,
+            advice,
+            notation,
         )
 
     def flaws(self, max_words: int, decimal: str) -> Iterator[Flaw]:
         """The flaws that forbid the column as a feature."""
         if self.missing.all():
             yield Flaw(
-                self.place.loc, f"{self.place.name!r} is missing in every row; leave the column out"
+                self.place.loc,
+                f"{self.place.name!r} is missing in every row; leave the column out",
             )
         elif self.words is None:
             yield from self.wrong(np.isinf(self.values), "{} is not a finite number")
         else:
             yield from self.flaws_of_words(max_words, MAX_CATEGORY, decimal)
 
-    def flaws_of_words(self, max_words: int, max_characters: int, decimal: str) -> Iterator[Flaw]:
+    def flaws_of_words(
+        self, max_words: int, max_characters: int, decimal: str
+    ) -> Iterator[Flaw]:
         """Words that are too long or hold a refused character, or too many words; the first of
         these.
         """
@@ -167,7 +202,9 @@ class Column:
                 self.misread(decimal)
                 or "it looks like an identifier or text: leave it out or group its values"
             )
-            yield Flaw(loc, f"{name!r} has more than {max_words} distinct values; {advice}")
+            yield Flaw(
+                loc, f"{name!r} has more than {max_words} distinct values; {advice}"
+            )
 
     def wrong(self, bad: np.ndarray, msg: str) -> Iterator[Flaw]:
         """The rows that are `bad` (n,), by the value of the first."""
@@ -183,7 +220,9 @@ class Column:
         """
         name = self.place.name
         if label is not None and self._is_copy(label):
-            both = f"{name!r} and the label {label.place.name!r} follow from one another"
+            both = (
+                f"{name!r} and the label {label.place.name!r} follow from one another"
+            )
             return f"{both}; if it is a copy, leave it out"
         misread = self.misread(decimal)
         if misread:
@@ -210,7 +249,11 @@ class Column:
         ):
             text = f"{name!r} holds another text in nearly every row, as identifiers do"
             return self.misread(decimal) or f"{text}; {order} keeps it"
-        if is_wordy or n < _FEWEST_INTEGERS_OF_IDENTIFIER or (present != np.floor(present)).any():
+        if (
+            is_wordy
+            or n < _FEWEST_INTEGERS_OF_IDENTIFIER
+            or (present != np.floor(present)).any()
+        ):
             return None
         if np.abs(present).min() >= EXACT:
             long = f"{name!r} holds integers of more digits than numbers keep"
@@ -218,7 +261,8 @@ class Column:
         is_dense = present.max() - present.min() < n * n / _RANGE_DIVISOR
         if len(self.distinct) == n and (is_dense or _NAMED_ID.fullmatch(name)):
             return (
-                f"{name!r} holds another integer in every row, as identifiers do; {order} keeps it"
+                f"{name!r} holds another integer in every row, as identifiers do; "
+                f"{order} keeps it"
             )
         return None
 
@@ -229,13 +273,16 @@ class Column:
         notations = [_notations(word, decimal) for word in sample]
         if sum(map(bool, notations)) <= _SHARE_OF_NUMBERS * len(sample):
             return None
-        counts = Counter(chain([_PLAIN], chain.from_iterable(notations)))  # plain in doubt
+        counts = Counter(
+            chain([_PLAIN], chain.from_iterable(notations))
+        )  # plain in doubt
         highest = max(counts.values())
         frequent = [notation for notation in counts if counts[notation] == highest]
         if _PLAIN in frequent:
             frequent = [_PLAIN]
         orders = [
-            f'types={{"{self.place.name}": "{without_unit(notation)}"}}' for notation in frequent
+            f'types={{"{self.place.name}": "{without_unit(notation)}"}}'
+            for notation in frequent
         ]
         order = " or ".join(dict.fromkeys(orders))
 
@@ -248,13 +295,15 @@ class Column:
             if not (self.scanned and self.scanned.are_too_many):
                 return None
             return (
-                f"the first {len(words)} of them are numbers; send {order} to leave other words out"
+                f"the first {len(words)} of them are numbers; "
+                f"send {order} to leave other words out"
             )
         row = self._first_row(lambda word: not is_frequent(word))
         word = words[self.values[row]][:MAX_SHOWN]
         noun = "date" if frequent[0].startswith(ISO) else "number"
         advice = (
-            f"{word!r} is not a {noun}, as most values are; fix it, or send {order} to leave it out"
+            f"{word!r} is not a {noun}, as most values are; "
+            f"fix it, or send {order} to leave it out"
         )
         return self.place.flaw(row, advice).msg
 
@@ -271,7 +320,10 @@ class Column:
             return True
         values = self.distinct
         labels = label.distinct
-        if self.missing.any() or not 1 < len(values) == len(labels) < len(self.values) / 2:
+        if (
+            self.missing.any()
+            or not 1 < len(values) == len(labels) < len(self.values) / 2
+        ):
             return False
         codes = np.searchsorted(values, self.values)
         codes_of_labels = np.searchsorted(labels, label.values)
@@ -281,7 +333,11 @@ class Column:
 def _notations(word: str, decimal: str) -> list[str]:
     """The notations in which a word may be a number; that of booleans is none of these."""
     plain = [_PLAIN] if is_number(word, decimal) else []
-    return [notation for notation in plain + candidates(word, decimal) if notation != BOOLEAN]
+    return [
+        notation
+        for notation in plain + candidates(word, decimal)
+        if notation != BOOLEAN
+    ]
 
 
 def stored_columns(
@@ -294,7 +350,9 @@ def stored_columns(
     for begin in range(positions.start, positions.stop, at_once):
         indices = list(range(begin, min(begin + at_once, positions.stop)))
         # Columns are read by position, as two may have the same name.
-        for column in file.reader.read_all(column_indices=indices, use_threads=False).columns:
+        for column in file.reader.read_all(
+            column_indices=indices, use_threads=False
+        ).columns:
             if not pa.types.is_dictionary(column.type):
                 yield column.to_numpy(), None
                 continue

@@ -12,7 +12,14 @@ import pyarrow.csv as arrow_csv
 
 from app.tables.dataset import DataLimits
 from app.tables.notations import candidates
-from app.tables.source import FILE, Location, Source, check_columns, check_names, check_rows
+from app.tables.source import (
+    FILE,
+    Location,
+    Source,
+    check_columns,
+    check_names,
+    check_rows,
+)
 from app.tables.text import normal
 from app.tables.upload_request import Dialect
 from app.tables.values import clean
@@ -27,10 +34,14 @@ _CODECS = {"utf-8": "utf-8-sig", "utf-16": "utf-16", "latin-1": "cp1252"}
 _MOST_SHOWN = 60  # characters of a line
 _MOST_COLUMNS = 20_000  # for each Arrow takes some 10 kB, before anybody else sees them
 _RAGGED = "there are rows with another number of values than the header"
-NO_HEADER = "names of columns look like values: where line 1 is no header, send header=none"
+NO_HEADER = (
+    "names of columns look like values: where line 1 is no header, send header=none"
+)
 _SEPARATOR = re.compile(r'"?sep=([,;\t|])"?\1*\s*', re.IGNORECASE)  # Excel's first line
 _LINE = re.compile(rb"[^\r\n]+")
-_EMPTY = b"\0 \t"  # the bytes of a line without a name; in UTF-16 every other byte is a NUL
+_EMPTY = (
+    b"\0 \t"  # the bytes of a line without a name; in UTF-16 every other byte is a NUL
+)
 _YEAR = re.compile(r"(19|20)\d\d", re.ASCII)  # which a header may have
 _BYTES_RECOGNISED = 1024  # bytes: every other format has a NUL among them
 
@@ -52,15 +63,23 @@ class CsvText:
             if not begin.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
                 self._codec = "utf-16-be" if begin.startswith(b"\0") else "utf-16-le"
         elif b"\0" in begin:
-            other_format = "no CSV, such as Excel: send CSV or Parquet, named in Content-Type"
-            utf16 = f"this is not {dialect.encoding}; it is UTF-16 (send ?encoding=utf-16)"
+            other_format = (
+                "no CSV, such as Excel: send CSV or Parquet, named in Content-Type"
+            )
+            utf16 = (
+                f"this is not {dialect.encoding}; it is UTF-16 (send ?encoding=utf-16)"
+            )
             raise Invalid.at("", f"{utf16}, or {other_format}")
         line = next(iter(begin.decode(self._codec, errors="ignore").splitlines()), "")
         separator = _SEPARATOR.fullmatch(line)
         is_ordered = "delimiter" in dialect.model_fields_set
-        self._delimiter = separator[1] if separator and not is_ordered else dialect.delimiter
+        self._delimiter = (
+            separator[1] if separator and not is_ordered else dialect.delimiter
+        )
         self._lines_before = 1 if separator else 0
-        self.first_row = self._lines_before + (FIRST_ROW if dialect.header == "first" else 1)
+        self.first_row = self._lines_before + (
+            FIRST_ROW if dialect.header == "first" else 1
+        )
         with self._explained():
             self._begun: arrow_csv.CSVStreamingReader | None = self._begin()
             self.names = [normal(name) for name in self._begun.schema.names]
@@ -80,7 +99,8 @@ class CsvText:
                 yield batch.columns
         if last is not None and "\n" in last.as_py():
             raise Invalid.at(
-                "", "the last value runs over several lines; close the quote that opens it"
+                "",
+                "the last value runs over several lines; close the quote that opens it",
             )
 
     def _begin(self) -> arrow_csv.CSVStreamingReader:
@@ -91,7 +111,9 @@ class CsvText:
         too. It reads ahead in a thread: until it is at the end, nothing else may read, move or ask
         the content.
         """
-        ragged = self._ragged  # with `self` in its handler, the reader would keep itself in memory
+        ragged = (
+            self._ragged
+        )  # with `self` in its handler, the reader would keep itself in memory
 
         def note(row: Any) -> str:
             lengths = f"the header has {row.expected_columns} values, this row {row.actual_columns}"
@@ -118,7 +140,9 @@ class CsvText:
                 skip_rows=self._lines_before,
             ),
             parse_options=arrow_csv.ParseOptions(
-                delimiter=self._delimiter, newlines_in_values=True, invalid_row_handler=note
+                delimiter=self._delimiter,
+                newlines_in_values=True,
+                invalid_row_handler=note,
             ),
             convert_options=arrow_csv.ConvertOptions(
                 default_column_type=pa.string(), check_utf8=False
@@ -148,7 +172,9 @@ class CsvText:
     def _without_rows(self) -> Invalid:
         """The error for a file of which Arrow has read all, and found at most a header."""
         self._content.seek(0)
-        line = self._content.readline(_BLOCK).decode(self._codec, errors="replace").strip()
+        line = (
+            self._content.readline(_BLOCK).decode(self._codec, errors="replace").strip()
+        )
         arrived = (
             f"is {line[:_MOST_SHOWN]!r}, and no row follows it, or a quote is not closed"
             if line
@@ -165,10 +191,16 @@ class CsvText:
         self._content.seek(0)
         lines = enumerate(self._content, 1)
         wrong = next(
-            (number for number, line in lines if line.decode(errors="ignore").encode() != line), 1
+            (
+                number
+                for number, line in lines
+                if line.decode(errors="ignore").encode() != line
+            ),
+            1,
         )
         return Invalid.at(
-            "", f"line {wrong} is not UTF-8; send ?encoding=latin-1, or save the file as UTF-8"
+            "",
+            f"line {wrong} is not UTF-8; send ?encoding=latin-1, or save the file as UTF-8",
         )
 
 
@@ -197,7 +229,11 @@ def csv_source(content: BinaryIO, limits: DataLimits, dialect: Dialect) -> Sourc
     with _in_file():
         text = CsvText(content, dialect)
         check_columns(len(text.names), limits)
-        values = [name for name in text.names if candidates(name) and not _YEAR.fullmatch(name)]
+        values = [
+            name
+            for name in text.names
+            if candidates(name) and not _YEAR.fullmatch(name)
+        ]
         hint = NO_HEADER if 2 * len(values) >= len(text.names) else ""
         reject(
             Flaw(flaw.loc, f"{flaw.msg}; {hint}".rstrip("; "))
@@ -214,7 +250,10 @@ def csv_source(content: BinaryIO, limits: DataLimits, dialect: Dialect) -> Sourc
             if not rows:
                 raise Invalid.at("", "there is a header, but no row of values")
 
-    places = [Location(name, FILE + pointer(name), first_row=text.first_row) for name in text.names]
+    places = [
+        Location(name, FILE + pointer(name), first_row=text.first_row)
+        for name in text.names
+    ]
     return Source(
         places,
         ["text"] * len(places),

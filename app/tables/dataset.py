@@ -83,7 +83,9 @@ class Dataset:
     @property
     def warnings(self) -> list[str]:
         """The first advice about columns."""
-        return [report.advice for report in self.columns if report.advice][:_MAX_WARNINGS]
+        return [report.advice for report in self.columns if report.advice][
+            :_MAX_WARNINGS
+        ]
 
     @property
     def multilabel(self) -> bool:
@@ -114,7 +116,9 @@ class Table:
     def numbers(self) -> dict[str, np.ndarray]:
         """The columns (n,) that cells of matrices may name: numeric features, and `values`."""
         features = enumerate(self.schema.features)
-        numeric = {part.name: self.X[:, j] for j, part in features if part.type == "numeric"}
+        numeric = {
+            part.name: self.X[:, j] for j, part in features if part.type == "numeric"
+        }
         return {**numeric, **self.values}
 
     def as_numbers(self) -> Self:
@@ -123,7 +127,9 @@ class Table:
         """
         if self.classes is None:
             return self
-        return replace(self, y=np.array(self.classes, dtype=np.float64)[self.y], classes=None)
+        return replace(
+            self, y=np.array(self.classes, dtype=np.float64)[self.y], classes=None
+        )
 
     def with_classes(self, order: Sequence[int | str]) -> Self:
         """A table with its classes in this order, for one label of classes."""
@@ -147,4 +153,6 @@ def read_record(dataset_id: str, content: bytes) -> Dataset:
         dataset = DATASET_JSON.validate_json(content)
         if dataset.id == dataset_id:
             return dataset
-    raise Damaged(f"the record of {dataset_id} is damaged; delete it and upload it again")
+    raise Damaged(
+        f"the record of {dataset_id} is damaged; delete it and upload it again"
+    )

@@ -27,7 +27,15 @@ from app.tables.text import (
     refused_category,
     with_normal_names,
 )
-from payoff.errors import Flaw, Invalid, described, pointer, positions, reject, unknown_at
+from payoff.errors import (
+    Flaw,
+    Invalid,
+    described,
+    pointer,
+    positions,
+    reject,
+    unknown_at,
+)
 
 NUMBERS: set[type] = {float, int, type(None)}  # types of the cells of a numeric feature
 WORDS: set[type] = {str, type(None)}
@@ -66,13 +74,17 @@ class Spellings(NamedTuple):
                 for text in (word.lower(), word.title(), word.upper()):
                     texts[text].add(code)
             elif is_number(word):
-                value = text_of(int(word) if word.lstrip("+-").isdigit() else float(word))
+                value = text_of(
+                    int(word) if word.lstrip("+-").isdigit() else float(word)
+                )
                 numbers[value].add(code)
                 if word in (value, f"{value}.0"):
                     texts[value].add(code)
                     texts[f"{value}.0"].add(code)
         categories_by_word = {word: {code} for code, word in enumerate(categories)}
-        return cls(*(_unambiguous(codes, categories_by_word) for codes in (texts, numbers)))
+        return cls(
+            *(_unambiguous(codes, categories_by_word) for codes in (texts, numbers))
+        )
 
     @property
     def cells(self) -> set[type]:
@@ -82,13 +94,19 @@ class Spellings(NamedTuple):
 
     def code(self, value: Any) -> float | None:
         """The code of a value that is no category itself; None where there is none."""
-        return (self.numbers if type(value) in NUMBERS else self.texts).get(text_of(value))
+        return (self.numbers if type(value) in NUMBERS else self.texts).get(
+            text_of(value)
+        )
 
 
-def _unambiguous(codes: dict[str, set[int]], categories: dict[str, set[int]]) -> dict[str, float]:
+def _unambiguous(
+    codes: dict[str, set[int]], categories: dict[str, set[int]]
+) -> dict[str, float]:
     """The code of each text that fits one category, or that is one."""
     fitting = {text: categories.get(text, several) for text, several in codes.items()}
-    return {text: float(min(codes)) for text, codes in fitting.items() if len(codes) == 1}
+    return {
+        text: float(min(codes)) for text, codes in fitting.items() if len(codes) == 1
+    }
 
 
 def text_of(value: Any) -> str:
@@ -118,27 +136,38 @@ class Schema:
         self.values = values
         self.names = tuple(feature.name for feature in self.features)
         self.categorical = tuple(
-            j for j, feature in enumerate(self.features) if feature.type == "categorical"
+            j
+            for j, feature in enumerate(self.features)
+            if feature.type == "categorical"
         )
         self.readers = {
-            j: reader(feature.form) for j, feature in enumerate(self.features) if feature.form
+            j: reader(feature.form)
+            for j, feature in enumerate(self.features)
+            if feature.form
         }
         self._allowed = self.ignored.union(self.names)
         self._position = {name: j for j, name in enumerate(self.names)}
         self._codes = {
-            j: {word: float(code) for code, word in enumerate(self.features[j].categories)}
+            j: {
+                word: float(code)
+                for code, word in enumerate(self.features[j].categories)
+            }
             for j in self.categorical
         }
         self._spellings: dict[int, Spellings] = {}
         self._pick = (
-            itemgetter(*self.names) if len(self.names) > 1 else lambda row: (row[self.names[0]],)
+            itemgetter(*self.names)
+            if len(self.names) > 1
+            else lambda row: (row[self.names[0]],)
         )
 
     def with_numbers(self, names: Sequence[str]) -> Schema:
         """The schema with more columns, of numbers, after its features."""
         if not names:
             return self
-        more = (Feature(name, "numeric", form=self.values.get(name, "")) for name in names)
+        more = (
+            Feature(name, "numeric", form=self.values.get(name, "")) for name in names
+        )
         return Schema((*self.features, *more), self.ignored.difference(names))
 
     def encode(
@@ -162,7 +191,9 @@ class Schema:
             if renamed != list(instances):
                 return self.encode(renamed, booleans_possible=booleans_possible)
             flaws = self._flaws(self.without_ignored(instances))
-            raise Invalid("the instances do not fit the model's features", flaws) from None
+            raise Invalid(
+                "the instances do not fit the model's features", flaws
+            ) from None
 
     def without_ignored(self, instances: Sequence[Any]) -> Sequence[Any]:
         """The instances, those that are objects without the columns that are ignored."""
@@ -182,10 +213,16 @@ class Schema:
         """
         if type(instance) is dict:
             try:
-                return self._pick(instance) if len(instance) == len(self.names) else None
+                return (
+                    self._pick(instance) if len(instance) == len(self.names) else None
+                )
             except KeyError:
                 return None
-        return instance if type(instance) is list and len(instance) == len(self.names) else None
+        return (
+            instance
+            if type(instance) is list and len(instance) == len(self.names)
+            else None
+        )
 
     def _encoded(
         self, instances: Sequence[Any], *, booleans_possible: bool
@@ -209,12 +246,16 @@ class Schema:
             return self._encode_columns(rows)
         X = np.array(rows)  # ValueError: lists of different lengths among the values
         if X.dtype.kind == "O" and NUMBERS.issuperset(map(type, X.flat)):
-            X = X.astype(np.float64)  # OverflowError: an integer outside the range of floats
+            X = X.astype(
+                np.float64
+            )  # OverflowError: an integer outside the range of floats
         if X.dtype.kind not in "fiu" or X.ndim != 2:
             raise ValueError
         return np.ascontiguousarray(X, dtype=np.float64), []
 
-    def _encode_columns(self, rows: Sequence[Sequence[Any]]) -> tuple[np.ndarray, list[str]]:
+    def _encode_columns(
+        self, rows: Sequence[Sequence[Any]]
+    ) -> tuple[np.ndarray, list[str]]:
         X = np.empty((len(rows), len(self.names)))
         warnings: list[str] = []
         for j, column in enumerate(zip(*rows, strict=True)):
@@ -267,7 +308,9 @@ class Schema:
     def word(self, j: int, value: Any) -> str:
         """The category of feature `j` that a value stands for, or its text where there is none."""
         code = self._code(j, value)
-        return text_of(value) if code is None else self.features[j].categories[int(code)]
+        return (
+            text_of(value) if code is None else self.features[j].categories[int(code)]
+        )
 
     def _code(self, j: int, value: Any) -> float | None:
         code = self._codes[j].get(value)
@@ -289,7 +332,9 @@ class Schema:
         words = [word if word in known else _normal(word) for word in words]
         matches = [self._code(j, word) for word in words]
         codes = np.array(matches, dtype=np.float64)
-        unseen = [i for i, word in enumerate(words) if word is not None and matches[i] is None]
+        unseen = [
+            i for i, word in enumerate(words) if word is not None and matches[i] is None
+        ]
         if not unseen:
             return codes, []
         texts = {i: text_of(words[i]) for i in unseen}
@@ -298,7 +343,9 @@ class Schema:
         at = unseen[:MAX_POSITIONS]
         return codes, [self.unseen(j, at, len(unseen), len(words), texts[unseen[0]])]
 
-    def unseen(self, j: int, at: Iterable[int], count: int, rows: int, word: str) -> str:
+    def unseen(
+        self, j: int, at: Iterable[int], count: int, rows: int, word: str
+    ) -> str:
         """The warning that `count` of `rows` values of feature `j` were never seen in training.
 
         `at` are their first positions, and `word` is one of them.
@@ -312,7 +359,9 @@ class Schema:
         """Slow path: build detailed errors."""
         first = instances[0]
         mixed = {list, dict} - {type(first)} if type(first) in (list, dict) else ()
-        for i in islice((i for i, instance in enumerate(instances) if type(instance) in mixed), 1):
+        for i in islice(
+            (i for i, instance in enumerate(instances) if type(instance) in mixed), 1
+        ):
             words = f"instance {i} is {described(instances[i])}, the first is {described(first)}"
             yield Flaw(pointer(i), f"{words}: send lists or objects alone")
         for i, instance in enumerate(instances):
@@ -343,7 +392,10 @@ class Schema:
                 if name in instance
             ]
         elif not isinstance(instance, list | tuple):
-            yield Flaw(loc, "an instance is a list in feature order or an object by feature name")
+            yield Flaw(
+                loc,
+                "an instance is a list in feature order or an object by feature name",
+            )
             return
         elif len(instance) != len(self.names):
             yield Flaw(loc, f"{len(instance)} values for {len(self.names)} features")
@@ -357,7 +409,9 @@ class Schema:
             elif type(value) is int and not is_float(value):
                 yield Flaw(loc + place, OUTSIDE)
             elif type(value) is str and j in self.readers:
-                yield from (Flaw(loc + place, flaw.msg) for flaw in self.unread(j, [value]))
+                yield from (
+                    Flaw(loc + place, flaw.msg) for flaw in self.unread(j, [value])
+                )
             elif type(value) is str and value not in self._codes[j]:
                 message = refused_category(value)
                 if message:

@@ -7,12 +7,24 @@ import numpy as np
 import pyarrow as pa
 
 from app.tables.dataset import DataLimits
-from app.tables.source import Held, Location, Source, check_columns, check_names, check_rows
+from app.tables.source import (
+    Held,
+    Location,
+    Source,
+    check_columns,
+    check_names,
+    check_rows,
+)
 from payoff.errors import MAX_NAME, Flaw, Invalid, pointer, reject
 
 LABEL = "label"  # the name of the one label of inline data
 
-_KINDS: dict[type, Held] = {int: "numeric", float: "numeric", str: "words", bool: "truth"}
+_KINDS: dict[type, Held] = {
+    int: "numeric",
+    float: "numeric",
+    str: "words",
+    bool: "truth",
+}
 _HELD = {"numeric": "numbers", "words": "strings", "truth": "booleans"}
 
 
@@ -39,7 +51,9 @@ def inline_source(
     ]
     places += [Location(name, "/labels", "/labels/{}") for name in names]
     columns = [*zip(*rows, strict=True), *targets]
-    kinds = [_kind(column, place) for column, place in zip(columns, places, strict=True)]
+    kinds = [
+        _kind(column, place) for column, place in zip(columns, places, strict=True)
+    ]
 
     def batches() -> Iterator[list[Any]]:
         yield [
@@ -63,7 +77,8 @@ def _check_shape(
     width = len(features)
     ragged = [i for i, row in enumerate(rows) if len(row) != width]
     flaws += [
-        Flaw(pointer("rows", i), f"{len(rows[i])} values for {width} features") for i in ragged
+        Flaw(pointer("rows", i), f"{len(rows[i])} values for {width} features")
+        for i in ragged
     ]
     reject(flaws)
 
@@ -89,7 +104,8 @@ def _flaws_of_lists(labels: Sequence[Any]) -> Iterator[Flaw]:
     for i, label in enumerate(labels):
         if not isinstance(label, list | tuple):
             yield Flaw(
-                pointer("labels", i), "the labels are lists elsewhere; send a list for each row"
+                pointer("labels", i),
+                "the labels are lists elsewhere; send a list for each row",
             )
             continue
         for k, name in enumerate(label):
@@ -105,7 +121,9 @@ def _kind(column: Sequence[Any], place: Location) -> Held:
         return "numeric"
     if kinds in ({str}, {bool}):
         return _KINDS[kinds.pop()]
-    first = next((_KINDS[type(value)] for value in column if type(value) in _KINDS), None)
+    first = next(
+        (_KINDS[type(value)] for value in column if type(value) in _KINDS), None
+    )
     bad = [
         i
         for i, value in enumerate(column)
@@ -122,5 +140,6 @@ def _kind(column: Sequence[Any], place: Location) -> Held:
 def _numbers(column: Sequence[Any]) -> Any:
     """A column as float64; what came as an integer of more than 64 bits is a float already."""
     return pa.array(
-        np.array(column, dtype=np.float64), mask=np.array([value is None for value in column])
+        np.array(column, dtype=np.float64),
+        mask=np.array([value is None for value in column]),
     )

@@ -31,7 +31,9 @@ os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
 
 MODULES = ("app.tables.isolated", "app.tables.reading")  # for the fork server to import
 
-_TICK_SECONDS = 0.1  # within which a cancelled request, or a time that is up, is noticed
+_TICK_SECONDS = (
+    0.1  # within which a cancelled request, or a time that is up, is noticed
+)
 _LONGEST_MESSAGE = 1 << 28
 
 _log = structlog.get_logger(__name__)
@@ -102,7 +104,9 @@ def _message(
 
 
 def _too_long(seconds: float) -> Invalid:
-    return Invalid.at(FILE, f"reading the file takes longer than the {seconds:g} s allowed")
+    return Invalid.at(
+        FILE, f"reading the file takes longer than the {seconds:g} s allowed"
+    )
 
 
 def _main(

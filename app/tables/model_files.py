@@ -10,7 +10,9 @@ from app.storage import Storage
 _MODEL = "model"
 _SEAL = "uploaded_at"
 _JOB = re.compile(r"job_[0-9a-f]{20}")
-_KEPT_SECONDS = 3600.0  # after which a file whose job has ended, or does not exist, is removed
+_KEPT_SECONDS = (
+    3600.0  # after which a file whose job has ended, or does not exist, is removed
+)
 
 
 class ModelFiles:
@@ -37,7 +39,9 @@ class ModelFiles:
     def keep(self, job: str, content: bytes) -> None:
         """Keep the file of a job; where that job has one already, it stays."""
         with suppress(Conflict):
-            self._storage.publish(job, {_MODEL: content, _SEAL: str(time.time()).encode()})
+            self._storage.publish(
+                job, {_MODEL: content, _SEAL: str(time.time()).encode()}
+            )
 
     def read(self, job: str) -> bytes:
         """The file of a job; NotFound where there is none."""

@@ -37,8 +37,12 @@ _AMOUNT = re.compile(
 )
 # The digits are in groups of three or in none; one sign separates all groups of a word.
 _DIGITS = {
-    POINT: re.compile(rf"(\d{{1,3}}(?:(,|{_GAP})\d{{3}})(?:\2\d{{3}})*|\d+)(\.\d+)?", re.ASCII),
-    COMMA: re.compile(rf"(\d{{1,3}}(?:(\.|{_GAP})\d{{3}})(?:\2\d{{3}})*|\d+)(,\d+)?", re.ASCII),
+    POINT: re.compile(
+        rf"(\d{{1,3}}(?:(,|{_GAP})\d{{3}})(?:\2\d{{3}})*|\d+)(\.\d+)?", re.ASCII
+    ),
+    COMMA: re.compile(
+        rf"(\d{{1,3}}(?:(\.|{_GAP})\d{{3}})(?:\2\d{{3}})*|\d+)(,\d+)?", re.ASCII
+    ),
 }
 _ZONE = r" ?(?P<zone>Z|UTC|GMT|[+-]\d\d(?::?[0-5]\d){0,2})"
 _ISO = re.compile(
@@ -46,11 +50,15 @@ _ISO = re.compile(
     rf"(?(time)(?:{_ZONE})?)",
     re.ASCII,
 )
-_MOMENT = re.compile(rf"(?P<local>.*:\d\d(?:[.,]\d+)?(?: ?[AaPp][Mm])?){_ZONE}", re.ASCII)
+_MOMENT = re.compile(
+    rf"(?P<local>.*:\d\d(?:[.,]\d+)?(?: ?[AaPp][Mm])?){_ZONE}", re.ASCII
+)
 _ZONE_OF_PATTERN = re.compile(rf"(?<=%[MSfp]){_ZONE}$", re.ASCII)
 _DAYS = "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d"
 _DATES = tuple(
-    f"date:{day}{time}" for day in _DAYS for time in ("", " %H:%M", " %H:%M:%S", " %I:%M %p")
+    f"date:{day}{time}"
+    for day in _DAYS
+    for time in ("", " %H:%M", " %H:%M:%S", " %I:%M %p")
 )
 _LIKE_A_DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([T ].*)?", re.ASCII)
 _DIRECTIVES = re.compile(r"%(.)")
@@ -106,7 +114,8 @@ def _dates_like(word: str) -> list[str]:
     return [
         notation
         for notation in _DATES
-        if has_time == (":" in notation[len("date:") :]) and notation[len("date:%d")] in word
+        if has_time == (":" in notation[len("date:") :])
+        and notation[len("date:%d")] in word
     ]
 
 
@@ -144,7 +153,9 @@ def reader(notation: str) -> Callable[[str], float | None]:
     return lambda word: _amount(word, base, unit)
 
 
-def _agreed(readers: Sequence[Callable[[str], float | None]], word: str) -> float | None:
+def _agreed(
+    readers: Sequence[Callable[[str], float | None]], word: str
+) -> float | None:
     """The number, where the notations that read the word agree on it."""
     numbers = {read(word) for read in readers} - {None}
     return numbers.pop() if len(numbers) == 1 else None
@@ -159,7 +170,9 @@ def _days(pattern: str, word: str) -> float | None:
     local, zone = parts.group("local", "zone") if parts else (word, None)
     try:
         is_utc = zone in (None, "Z", "UTC", "GMT")
-        offset = UTC if is_utc else datetime.fromisoformat(f"1970-01-01T00:00{zone}").tzinfo
+        offset = (
+            UTC if is_utc else datetime.fromisoformat(f"1970-01-01T00:00{zone}").tzinfo
+        )
         if iso:
             moment = datetime.fromisoformat(local).replace(tzinfo=offset)
         else:
@@ -183,7 +196,12 @@ def _amount(word: str, base: str, unit: str) -> float | None:
     units = [symbol for symbol in (amount["unit"], amount["behind"]) if symbol]
     if units != [unit] and (units or unit == "%"):
         return None
-    places = amount["sign"], amount["inner"], amount["after"], "-" if amount["open"] else ""
+    places = (
+        amount["sign"],
+        amount["inner"],
+        amount["after"],
+        "-" if amount["open"] else "",
+    )
     signs = [sign for sign in places if sign]
     if len(signs) > 1:
         return None

@@ -10,7 +10,15 @@ import pyarrow.parquet as pq
 from pyarrow._parquet import _reconstruct_filemetadata
 
 from app.tables.dataset import ColumnReport, DataLimits
-from app.tables.source import FILE, Held, Location, Source, check_columns, check_names, check_rows
+from app.tables.source import (
+    FILE,
+    Held,
+    Location,
+    Source,
+    check_columns,
+    check_names,
+    check_rows,
+)
 from app.tables.text import normal
 from app.tables.values import holds_moments, holds_numbers, holds_text, index_columns
 from payoff.errors import Invalid, TooLarge, pointer, reject
@@ -62,7 +70,9 @@ def parquet_source(content: BinaryIO, limits: DataLimits) -> Source:
 
     places = [Location(name, FILE + pointer(name)) for name in names]
     index = {name: ColumnReport(name) for name in sorted(index_columns(schema))}
-    return Source(places, [_kind(column_type) for column_type in schema.types], batches, index)
+    return Source(
+        places, [_kind(column_type) for column_type in schema.types], batches, index
+    )
 
 
 def _opened(content: BinaryIO, limits: DataLimits) -> Any:
@@ -73,14 +83,18 @@ def _opened(content: BinaryIO, limits: DataLimits) -> Any:
     metadata = _metadata(content)
     check_columns(metadata.num_columns, limits)
     check_rows(metadata.num_rows, limits)
-    size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
+    size = sum(
+        metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups)
+    )
     values = metadata.num_rows * metadata.num_columns
     if max(size, values * _LEAST_BYTES_OF_A_CSV_VALUE) > limits.max_upload_bytes:
         raise TooLarge(
             f"{values:,} values in {size:,} bytes; decoded, they are more than this service accepts"
         )
     words = [
-        field.name for field in metadata.schema.to_arrow_schema() if _kind(field.type) == "words"
+        field.name
+        for field in metadata.schema.to_arrow_schema()
+        if _kind(field.type) == "words"
     ]
     return pq.ParquetFile(
         content,

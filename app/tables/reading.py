@@ -30,7 +30,15 @@ from app.tables.parquet_file import parquet_source, write_stream
 from app.tables.source import FILE, Source
 from app.tables.text import spelling
 from app.tables.upload_request import Dialect, UploadRequest
-from payoff.errors import Flaw, Invalid, PayoffError, TooLarge, pointer, reject, unknown_at
+from payoff.errors import (
+    Flaw,
+    Invalid,
+    PayoffError,
+    TooLarge,
+    pointer,
+    reject,
+    unknown_at,
+)
 
 _GZIP = b"\x1f\x8b"
 _PARQUET = b"PAR1"
@@ -40,7 +48,9 @@ _NICENESS = 10  # requests go before
 
 
 @contextmanager
-def _opened(content: BinaryIO, limits: DataLimits, request: Dialect) -> Iterator[Source]:
+def _opened(
+    content: BinaryIO, limits: DataLimits, request: Dialect
+) -> Iterator[Source]:
     """A source over `content` (at any position), recognised by its first bytes; what is unpacked is
     deleted at the end.
 
@@ -49,7 +59,9 @@ def _opened(content: BinaryIO, limits: DataLimits, request: Dialect) -> Iterator
     """
     size = content.seek(0, 2)
     if size > limits.max_upload_bytes:
-        raise TooLarge(f"{size:,} bytes; an upload may have at most {limits.max_upload_bytes:,}")
+        raise TooLarge(
+            f"{size:,} bytes; an upload may have at most {limits.max_upload_bytes:,}"
+        )
     with SpooledTemporaryFile(max_size=_IN_MEMORY) as plain:
         content.seek(0)
         if content.read(2) == _GZIP:
@@ -68,7 +80,9 @@ def _unpack(packed: BinaryIO, plain: BinaryIO, max_bytes: int) -> None:
         with gzip.GzipFile(fileobj=packed, mode="rb") as stream:
             while chunk := stream.read(_CHUNK):
                 if plain.tell() + len(chunk) > max_bytes:
-                    raise TooLarge(f"a gzipped file may unpack to at most {max_bytes:,} bytes")
+                    raise TooLarge(
+                        f"a gzipped file may unpack to at most {max_bytes:,} bytes"
+                    )
                 plain.write(chunk)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise Invalid.at(FILE, f"the gzipped file is damaged ({error})") from error
@@ -85,7 +99,9 @@ def read_upload(
     with _opened(content, limits, request) as opened:
         source = typed(opened, request)
         positions = _find_labels(source, request.label)
-        return build(source, positions, sink, limits, request, several=len(positions) > 1)
+        return build(
+            source, positions, sink, limits, request, several=len(positions) > 1
+        )
 
 
 def read_inline(
@@ -117,7 +133,9 @@ def _find_labels(source: Source, labels: Sequence[str]) -> list[int]:
     names = [place.name for place in source.places]
     if not labels:
         raise Invalid.at("/label", "'label' is required; name the column to predict")
-    hint = "".join(f"; {note}" for note in source.notes.values())  # that line 1 may be no header
+    hint = "".join(
+        f"; {note}" for note in source.notes.values()
+    )  # that line 1 may be no header
     places = {label: pointer("label", k) for k, label in enumerate(labels)}
     reject(
         unknown_at(place, "column", label, names, hint)
@@ -159,7 +177,9 @@ def load(dataset: Dataset, parquet: bytes) -> Table:
     )
 
 
-def _codes(values: np.ndarray, words: list[str], order: tuple[int | str, ...]) -> np.ndarray:
+def _codes(
+    values: np.ndarray, words: list[str], order: tuple[int | str, ...]
+) -> np.ndarray:
     """The position in `order` of each word, or of another spelling of it, NaN where it has neither.
 
     `values` (n,) are positions in `words`, -1 where a word is missing.
@@ -172,7 +192,9 @@ def _codes(values: np.ndarray, words: list[str], order: tuple[int | str, ...]) -
     )  # -1 picks the last
 
 
-def _target(targets: list[tuple[np.ndarray, list[str] | None]], dataset: Dataset) -> np.ndarray:
+def _target(
+    targets: list[tuple[np.ndarray, list[str] | None]], dataset: Dataset
+) -> np.ndarray:
     if dataset.multilabel:
         return np.column_stack([values for values, _ in targets]).astype(np.uint8)
     values, words = targets[0]
@@ -180,7 +202,9 @@ def _target(targets: list[tuple[np.ndarray, list[str] | None]], dataset: Dataset
         return values
     if words is not None:
         return _codes(values, words, dataset.classes).astype(np.int64)
-    return np.searchsorted(np.array(dataset.classes, dtype=np.float64), values).astype(np.int64)
+    return np.searchsorted(np.array(dataset.classes, dtype=np.float64), values).astype(
+        np.int64
+    )
 
 
 # In the process that reads one upload, see `app.tables.isolated`
@@ -202,15 +226,22 @@ def message(
     except MemoryError:  # Arrow's is one, too
         allowed = limits.reader_bytes >> 20
         return _refusal(
-            Invalid.at(FILE, f"reading the file needs more than the {allowed} MB of memory allowed")
+            Invalid.at(
+                FILE,
+                f"reading the file needs more than the {allowed} MB of memory allowed",
+            )
         )
     except (Invalid, TooLarge) as error:
         return _refusal(error)
     # Whatever a file does to its reader, the file is at fault.
     except Exception as error:  # noqa: BLE001
-        if isinstance(error, OSError) and error.errno in (UNWRITABLE | EXHAUSTED) - {errno.ENOMEM}:
+        if isinstance(error, OSError) and error.errno in (UNWRITABLE | EXHAUSTED) - {
+            errno.ENOMEM
+        }:
             return {"errno": error.errno}
-        refusal = _refusal(Invalid.at(FILE, f"the file cannot be read ({type(error).__name__})"))
+        refusal = _refusal(
+            Invalid.at(FILE, f"the file cannot be read ({type(error).__name__})")
+        )
         return refusal | {"trace": trace_of(error)}
     return {"record": record.decode()}
 

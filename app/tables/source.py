@@ -36,7 +36,9 @@ class Location:
     loc: str
     cell: str | None = None
     first_row: int = 1
-    left_out: Sequence[np.ndarray] = ()  # positions of rows that were left out, in order, in parts
+    left_out: Sequence[
+        np.ndarray
+    ] = ()  # positions of rows that were left out, in order, in parts
 
     def flaw(self, row: int, msg: str) -> Flaw:
         """A flaw in the cell of the row at position `row` (from 0)."""
@@ -81,7 +83,8 @@ def check_names(names: list[str], loc: str) -> Iterator[Flaw]:
             yield Flaw(place, f"column {position + 1} has no name ({hint})")
         elif len(name) > MAX_NAME:
             yield Flaw(
-                place, f"the name of column {position + 1} is longer than {MAX_NAME} characters"
+                place,
+                f"the name of column {position + 1} is longer than {MAX_NAME} characters",
             )
         elif message := refused_character(name):
             yield Flaw(place, f"the name of column {position + 1}: {message}")
@@ -125,15 +128,23 @@ class Source:
         places = [self.places[j] for j in kept]
         kinds = [self.kinds[j] for j in kept]
         return replace(
-            self, places=places, kinds=kinds, batches=batches, ignored=self.ignored | reports
+            self,
+            places=places,
+            kinds=kinds,
+            batches=batches,
+            ignored=self.ignored | reports,
         )
 
 
 def check_rows(rows: int, limits: DataLimits) -> None:
     if rows > limits.max_rows:
-        raise TooLarge(f"{rows:,} rows; at most {limits.max_rows:,} rows are supported here")
+        raise TooLarge(
+            f"{rows:,} rows; at most {limits.max_rows:,} rows are supported here"
+        )
 
 
 def check_columns(columns: int, limits: DataLimits) -> None:
     if columns > limits.max_columns:
-        raise TooLarge(f"{columns:,} columns; a data set may have at most {limits.max_columns:,}")
+        raise TooLarge(
+            f"{columns:,} columns; a data set may have at most {limits.max_columns:,}"
+        )

@@ -18,7 +18,14 @@ from typing import Any, BinaryIO, cast
 from app.database.pages import page_of, place_of
 from app.errors import Conflict, Damaged, NotFound
 from app.storage import Storage
-from app.tables.dataset import DATASET_JSON, DataLimits, Dataset, Table, id_of, read_record
+from app.tables.dataset import (
+    DATASET_JSON,
+    DataLimits,
+    Dataset,
+    Table,
+    id_of,
+    read_record,
+)
 from app.tables.isolated import read_isolated
 from app.tables.upload_request import UploadRequest
 
@@ -104,7 +111,9 @@ class DatasetStore:
             dataset = DATASET_JSON.validate_json(record)
             sink.seek(0)
             known = dict.fromkeys(ignored, "not recorded") | dict(dataset.ignored)
-            return self.keep(Draft(replace(dataset, lineage=lineage, ignored=known), sink.read()))
+            return self.keep(
+                Draft(replace(dataset, lineage=lineage, ignored=known), sink.read())
+            )
 
     def arrow_of_parquet(
         self,
@@ -118,10 +127,16 @@ class DatasetStore:
         `charge` is called with the size of the stream. Raises Invalid at `/file`, or TooLarge
         over the limits of data sets, and for more than `most_rows` before any is read.
         """
-        limits = self.limits if most_rows is None else replace(self.limits, max_rows=most_rows)
+        limits = (
+            self.limits
+            if most_rows is None
+            else replace(self.limits, max_rows=most_rows)
+        )
         with tempfile.TemporaryFile() as file, tempfile.TemporaryFile() as sink:
             file.write(content)
-            read_isolated(cast(BinaryIO, file), None, cast(BinaryIO, sink), limits, is_cancelled)
+            read_isolated(
+                cast(BinaryIO, file), None, cast(BinaryIO, sink), limits, is_cancelled
+            )
             charge(sink.seek(0, 2), 1)
             sink.seek(0)
             return sink.read()
@@ -145,9 +160,15 @@ class DatasetStore:
         """
         sink = io.BytesIO()
         kind = "number" if numbers else "auto"
-        request = UploadRequest(label=(), label_type=kind, types=dict(types or {}), owner=owner)
-        drafted = _reading().read_inline(features, rows, labels, request, sink, self.limits)
-        dataset = replace(drafted, created_at=datetime.fromtimestamp(self._clock(), UTC))
+        request = UploadRequest(
+            label=(), label_type=kind, types=dict(types or {}), owner=owner
+        )
+        drafted = _reading().read_inline(
+            features, rows, labels, request, sink, self.limits
+        )
+        dataset = replace(
+            drafted, created_at=datetime.fromtimestamp(self._clock(), UTC)
+        )
         # In another period the same content is another data set, and each expires.
         period = self._period()
         if period:
@@ -176,7 +197,10 @@ class DatasetStore:
         raise NotFound(f"there is no data set {reference!r}")
 
     def page(
-        self, size: int, token: str | None = None, sees: Callable[[str], bool] = lambda _owner: True
+        self,
+        size: int,
+        token: str | None = None,
+        sees: Callable[[str], bool] = lambda _owner: True,
     ) -> tuple[list[Dataset], str | None]:
         """At most `size` data sets after those of the page that gave `token`, newest first, and the
         next token.
@@ -185,9 +209,13 @@ class DatasetStore:
         """
         after = place_of(token, _PLACE)
         datasets = sorted(
-            (dataset for dataset in self.all() if sees(dataset.owner)), key=_age, reverse=True
+            (dataset for dataset in self.all() if sees(dataset.owner)),
+            key=_age,
+            reverse=True,
         )
-        older = [dataset for dataset in datasets if after is None or _age(dataset) < after]
+        older = [
+            dataset for dataset in datasets if after is None or _age(dataset) < after
+        ]
         return page_of(older, size, _age)
 
     def remove(self, dataset_id: str) -> None:
@@ -245,7 +273,9 @@ class DatasetStore:
         that is damaged is left out.
         """
         datasets = []
-        contents = self.storage.read_each(filter(_ID.fullmatch, self.storage.folders()), _RECORD)
+        contents = self.storage.read_each(
+            filter(_ID.fullmatch, self.storage.folders()), _RECORD
+        )
         for dataset_id, content in contents.items():
             try:
                 datasets.append(read_record(dataset_id, content))

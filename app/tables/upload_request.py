@@ -20,7 +20,9 @@ def _column_type(ordered: str) -> str:
         try:
             return check_notation(ordered)
         except ValueError as error:
-            raise ValueError(f"number, category, value, ignore or a form: {error}") from error
+            raise ValueError(
+                f"number, category, value, ignore or a form: {error}"
+            ) from error
     return ordered
 
 
@@ -54,15 +56,22 @@ class UploadRequest(Dialect):
         " number: all are",
     )
     types: dict[Normal, ColumnType] = Field(default_factory=dict)
-    drop_unlabelled: bool = Field(default=False, description="leave rows without a label out")
+    drop_unlabelled: bool = Field(
+        default=False, description="leave rows without a label out"
+    )
     drop_classes: tuple[Normal, ...] = Field(
-        default=(), description="leave rows of this class out; the part repeated for several"
+        default=(),
+        description="leave rows of this class out; the part repeated for several",
     )
     owner: str = ""
 
     def is_class(self, name: str) -> bool:
         """Whether the column is the one label, of classes that are named as they come."""
-        return self.label == (name,) and self.label_type == "auto" and name not in self.types
+        return (
+            self.label == (name,)
+            and self.label_type == "auto"
+            and name not in self.types
+        )
 
     def reads(self, name: str) -> str | None:
         """The type that the column is ordered to be read as: a value is a number."""
@@ -80,11 +89,14 @@ class UploadRequest(Dialect):
         if self.name is not None and not 0 < len(self.name.strip()) <= MAX_NAME:
             raise Invalid.at("/name", f"a name has 1 to {MAX_NAME} characters")
         check_text(self.name or "", "/name")
-        for label in (self.named("ignore") | self.named("value")).intersection(self.label):
+        for label in (self.named("ignore") | self.named("value")).intersection(
+            self.label
+        ):
             raise Invalid.at(pointer("types", label), f"{label!r} is the label")
         if self.drop_classes and len(self.label) > 1:
             raise Invalid.at(
-                "/drop_classes", "several labels have no classes; leave drop_classes out"
+                "/drop_classes",
+                "several labels have no classes; leave drop_classes out",
             )
         if self.label_type == "number" and len(self.label) > 1:
             raise Invalid.at(

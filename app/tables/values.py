@@ -32,7 +32,9 @@ _TEXT = pa.large_string()  # a column may hold more than 2 GB
 _BYTES_PER_VIEW = 16
 _MOST_BYTES_OF_CELL = 4 * MAX_CATEGORY  # a character takes four bytes at most
 _FREE_ROWS = 100_000  # rows that may take no bytes
-LARGEST_TEXT = 64 * 2**20  # bytes of a column in full, and of all that comes back with an answer
+LARGEST_TEXT = (
+    64 * 2**20
+)  # bytes of a column in full, and of all that comes back with an answer
 _OFFSET_BYTES = 8  # of each text
 _COPIES = 2  # of views in memory while they are converted
 
@@ -75,7 +77,9 @@ def normal_words(column: Any) -> Any:
     """
     is_coded = pa.types.is_dictionary(column.type)
     words = column.dictionary if is_coded else pc.unique(column)
-    texts = pa.array([normal(word or "") or None for word in words.to_pylist()], words.type)
+    texts = pa.array(
+        [normal(word or "") or None for word in words.to_pylist()], words.type
+    )
     if not is_coded:
         return texts.take(pc.index_in(column, words))
     known = texts.unique().drop_null()
@@ -105,7 +109,9 @@ def as_numbers(column: Any, decimal: str = ".") -> tuple[Any, Any]:
     else:
         plain = column.cast(pa.string())
         if decimal == ",":
-            plain = pc.replace_substring(pc.replace_substring(plain, ".", "?"), ",", ".")
+            plain = pc.replace_substring(
+                pc.replace_substring(plain, ".", "?"), ",", "."
+            )
         try:
             numbers = plain.cast(pa.float64())
         except pa.ArrowInvalid:
@@ -152,14 +158,21 @@ def _days(column: Any) -> Any:
     bounds = pc.min_max(ticks).as_py().values()
     if max(abs(bound or 0) for bound in bounds) <= _EXACT:
         return pc.divide(ticks.cast(pa.float64()), float(_TICKS[unit]))
-    parts = (ticks.slice(begin, _PART).to_pylist() for begin in range(0, len(ticks), _PART))
-    exact = (None if tick is None else tick / _TICKS[unit] for tick in chain.from_iterable(parts))
+    parts = (
+        ticks.slice(begin, _PART).to_pylist() for begin in range(0, len(ticks), _PART)
+    )
+    exact = (
+        None if tick is None else tick / _TICKS[unit]
+        for tick in chain.from_iterable(parts)
+    )
     return pa.array(exact, pa.float64(), size=len(ticks))
 
 
 def is_number(word: str, decimal: str) -> bool:
     """Whether `as_numbers` reads this text as a number."""
-    return bool(is_number_with_point(word if decimal == "." else word.translate(_COMMAS)))
+    return bool(
+        is_number_with_point(word if decimal == "." else word.translate(_COMMAS))
+    )
 
 
 def as_words(column: Any) -> Any:
@@ -176,9 +189,14 @@ def as_words(column: Any) -> Any:
     if holds_numbers(column.type):
         numbers, _ = as_numbers(column)
         is_integer = pc.and_(
-            pc.equal(pc.floor(numbers), numbers), pc.less(pc.abs(numbers), float(_EXACT))
+            pc.equal(pc.floor(numbers), numbers),
+            pc.less(pc.abs(numbers), float(_EXACT)),
         )
-        integers = pc.if_else(is_integer, numbers, _NO_NUMBER).cast(pa.int64()).cast(pa.string())
+        integers = (
+            pc.if_else(is_integer, numbers, _NO_NUMBER)
+            .cast(pa.int64())
+            .cast(pa.string())
+        )
         return pc.if_else(is_integer, integers, numbers.cast(pa.string()))
     try:
         if not pa.types.is_dictionary(column.type):
@@ -187,7 +205,9 @@ def as_words(column: Any) -> Any:
         words.validate(full=True)
         return pa.DictionaryArray.from_arrays(column.indices.cast(pa.int32()), words)
     except pa.ArrowInvalid as error:
-        raise Invalid.at("", f"there are bytes that are not text in UTF-8 ({error})") from error
+        raise Invalid.at(
+            "", f"there are bytes that are not text in UTF-8 ({error})"
+        ) from error
 
 
 # Streams of requests
@@ -205,9 +225,12 @@ def plain(table: pa.Table, size: int, charge: Callable[[int, int], None]) -> pa.
     _check_extent(table, size)
     names = table.column_names
     columns = [
-        _plain(column, name, charge) for name, column in zip(names, table.columns, strict=True)
+        _plain(column, name, charge)
+        for name, column in zip(names, table.columns, strict=True)
     ]
-    return pa.Table.from_arrays(columns, names).replace_schema_metadata(table.schema.metadata)
+    return pa.Table.from_arrays(columns, names).replace_schema_metadata(
+        table.schema.metadata
+    )
 
 
 def _check_extent(table: pa.Table, size: int) -> None:
@@ -236,7 +259,9 @@ def _plain(
     # Views within lists and structures could not be measured.
     if kind.num_fields or isinstance(kind, pa.BaseExtensionType):
         unsupported = "lists, structures and extensions are not supported"
-        raise Invalid.at(pointer(name), f"the type of {name!r} is '{column.type}'; {unsupported}")
+        raise Invalid.at(
+            pointer(name), f"the type of {name!r} is '{column.type}'; {unsupported}"
+        )
     arrays = [chunk.dictionary if coded else chunk for chunk in column.chunks]
     texts = {_place_of(array): array for array in arrays}
     if pa.types.is_string_view(kind):
@@ -252,7 +277,9 @@ def _plain(
     words = {place: array.cast(_TEXT) for place, array in texts.items()}
     lengths = {place: pc.binary_length(array) for place, array in words.items()}
     parts = [(_place_of(chunk.dictionary), chunk.indices) for chunk in column.chunks]
-    sizes = pa.chunked_array([lengths[place].take(codes) for place, codes in parts], pa.int64())
+    sizes = pa.chunked_array(
+        [lengths[place].take(codes) for place, codes in parts], pa.int64()
+    )
     row = pc.index(pc.greater(sizes, _MOST_BYTES_OF_CELL), True).as_py()
     if row >= 0:
         raise Invalid.at(
@@ -276,7 +303,11 @@ def _check_text(name: str, size: int) -> None:
 
 def _place_of(array: pa.Array) -> tuple[int, ...]:
     """A key that is equal for arrays with the same buffers, such as the dictionary of a stream."""
-    return (array.offset, len(array), *(part.address for part in array.buffers() if part))
+    return (
+        array.offset,
+        len(array),
+        *(part.address for part in array.buffers() if part),
+    )
 
 
 def _view_bytes(array: pa.Array) -> int:
@@ -293,7 +324,9 @@ def _view_bytes(array: pa.Array) -> int:
 
 def first_longer(column: pa.Array | pa.ChunkedArray, max_characters: int) -> int:
     """The first row whose text has more than so many characters; -1 where there is none."""
-    return int(pc.index(pc.greater(pc.utf8_length(column), max_characters), True).as_py())
+    return int(
+        pc.index(pc.greater(pc.utf8_length(column), max_characters), True).as_py()
+    )
 
 
 def index_columns(schema: pa.Schema) -> set[str]:

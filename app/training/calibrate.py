@@ -44,7 +44,8 @@ def _has_lists(scores: Any) -> bool:
 _Score = Annotated[float, Field(strict=True, ge=-_LARGEST, le=_LARGEST)]
 _Row = Annotated[list[_Score], Field(fail_fast=True)]
 _Scores = Annotated[
-    Annotated[_Row, Tag("one")] | Annotated[list[_Row], Field(fail_fast=True), Tag("each")],
+    Annotated[_Row, Tag("one")]
+    | Annotated[list[_Row], Field(fail_fast=True), Tag("each")],
     Discriminator(lambda scores: "each" if _has_lists(scores) else "one"),
     WithJsonSchema(
         TypeAdapter(list[_Score | list[_Score]]).json_schema()  # one list: see `Matrix`
@@ -83,14 +84,21 @@ class CalibrateRequest(WireModel):
         description="the true class of each row"
     )
     method: Literal["auto", "sigmoid", "isotonic"] = Field(
-        default="auto", description="auto chooses by the log loss on rows that were left out"
+        default="auto",
+        description="auto chooses by the log loss on rows that were left out",
     )
     holdout: float = Field(
-        default=HOLDOUT, ge=0, le=0.9, strict=True, description="part held out to evaluate; 0: none"
+        default=HOLDOUT,
+        ge=0,
+        le=0.9,
+        strict=True,
+        description="part held out to evaluate; 0: none",
     )
 
 
-def submit(stores: Stores, request: CalibrateRequest, *, key: str | None, caller: Caller) -> Job:
+def submit(
+    stores: Stores, request: CalibrateRequest, *, key: str | None, caller: Caller
+) -> Job:
     """Accept a request, as `train.submit` does; the rows and labels are kept as a data set.
 
     Raises Invalid below /scores, /probabilities, /classes and /labels.
@@ -112,21 +120,31 @@ def submit(stores: Stores, request: CalibrateRequest, *, key: str | None, caller
         raise Invalid.at(pointer(name), "at least one row is required")
     _check_varied(X, class_codes(labels, classes, len(X), name), classes, name)
     draft = drafted(stores, X, labels, classes, caller.owner)
-    parameters = {"calibration": request.method, "input": name, "classes": list(classes)}
+    parameters = {
+        "calibration": request.method,
+        "input": name,
+        "classes": list(classes),
+    }
     spec = TrainSpec(
         model=request.model,
         learner=LearnerSpec(kind=ScoreCalibrator.name, parameters=parameters),
         dataset=draft.content,
         holdout=request.holdout,
     )
-    stores.datasets.keep(draft)  # after all checks: a refused request leaves nothing behind
+    stores.datasets.keep(
+        draft
+    )  # after all checks: a refused request leaves nothing behind
     return jobs.submit(
         stores, caller, KIND, spec, model=spec.model, dataset=draft.dataset.id, key=key
     )
 
 
 def drafted(
-    stores: Stores, X: np.ndarray, labels: Sequence[int | str], classes: Classes, owner: str
+    stores: Stores,
+    X: np.ndarray,
+    labels: Sequence[int | str],
+    classes: Classes,
+    owner: str,
 ) -> Draft:
     """Rows (n, m) and their labels as a data set to keep; Invalid below /classes and /labels."""
     names = [SCORE] if X.shape[1] == 1 else [str(name) for name in classes]
@@ -134,12 +152,16 @@ def drafted(
         draft = stores.datasets.draft_inline(names, X.tolist(), labels, owner=owner)
     except Invalid as error:
         flaws = [
-            Flaw(flaw.loc.replace("/features", "/classes", 1), flaw.msg) for flaw in error.flaws
+            Flaw(flaw.loc.replace("/features", "/classes", 1), flaw.msg)
+            for flaw in error.flaws
         ]
         raise Invalid(error.detail, flaws) from error
     seen = draft.dataset.classes or ()
     reject(
-        Flaw(pointer("classes", k), f"no label is {name!r}; each class needs rows, or leave it out")
+        Flaw(
+            pointer("classes", k),
+            f"no label is {name!r}; each class needs rows, or leave it out",
+        )
         for k, name in enumerate(classes)
         if name not in seen
     )
@@ -164,7 +186,9 @@ def _as_scores(scores: list[float] | list[list[float]], n_classes: int) -> np.nd
     return np.array(rows, dtype=np.float64).reshape(len(rows), width)
 
 
-def _check_varied(X: np.ndarray, codes: np.ndarray, classes: Classes, name: str) -> None:
+def _check_varied(
+    X: np.ndarray, codes: np.ndarray, classes: Classes, name: str
+) -> None:
     """Invalid for scores that are all equal, or that clearly rank the second class lower."""
     if (X[0] == X).all():
         raise Invalid.at(
@@ -180,5 +204,6 @@ def _check_varied(X: np.ndarray, codes: np.ndarray, classes: Classes, name: str)
             f" with {classes[0]!r}"
         )
         raise Invalid.at(
-            "/scores", f"a greater score must mean the second class, but {pairs}; reverse 'classes'"
+            "/scores",
+            f"a greater score must mean the second class, but {pairs}; reverse 'classes'",
         )

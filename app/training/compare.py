@@ -45,7 +45,13 @@ from payoff.decisions.rule_ranking import (
     doubts,
     rank,
 )
-from payoff.decisions.rules import HeldOutRows, Ruled, RuleName, apply_rules, same_for_all
+from payoff.decisions.rules import (
+    HeldOutRows,
+    Ruled,
+    RuleName,
+    apply_rules,
+    same_for_all,
+)
 from payoff.errors import Flaw, Invalid, pointer, reject
 from payoff.learners import catalogue
 from payoff.learners.parameters import LearnerRequest
@@ -87,7 +93,9 @@ class CompareSpec(StakesSpec):
     seed: int = SEED
 
 
-def submit(stores: Stores, request: CompareRequest, *, key: str | None, caller: Caller) -> Job:
+def submit(
+    stores: Stores, request: CompareRequest, *, key: str | None, caller: Caller
+) -> Job:
     """Accept a request to compare, checked as far as possible beforehand; the same `key` answers
     with the first job.
 
@@ -119,12 +127,18 @@ def submit(stores: Stores, request: CompareRequest, *, key: str | None, caller: 
             stakes["case_benefits"] = cases.cells()
     learners = _buildable(resolved, B, classes)
     spec = CompareSpec(
-        dataset=dataset.id, learners=learners, folds=request.folds, seed=request.seed, **stakes
+        dataset=dataset.id,
+        learners=learners,
+        folds=request.folds,
+        seed=request.seed,
+        **stakes,
     )
     return jobs.submit(stores, caller, KIND, spec, dataset=dataset.id, key=key)
 
 
-def _resolved(documents: Sequence[Mapping[str, Any]], dataset: Dataset) -> list[LearnerRequest]:
+def _resolved(
+    documents: Sequence[Mapping[str, Any]], dataset: Dataset
+) -> list[LearnerRequest]:
     learners: list[LearnerRequest] = []
 
     def flaws() -> Iterator[Flaw]:
@@ -139,7 +153,9 @@ def _resolved(documents: Sequence[Mapping[str, Any]], dataset: Dataset) -> list[
                 yield from error.under(pointer("learners", i)).flaws
                 continue
             if learner.estimator.labels == "several":
-                several = f"{learner.kind} predicts several labels; rules decide about one"
+                several = (
+                    f"{learner.kind} predicts several labels; rules decide about one"
+                )
                 yield Flaw(pointer("learners", i, "kind"), several)
             if learners and learner.regresses != learners[0].regresses:
                 yield Flaw(
@@ -153,7 +169,9 @@ def _resolved(documents: Sequence[Mapping[str, Any]], dataset: Dataset) -> list[
 
 
 def _buildable(
-    resolved: Sequence[LearnerRequest], B: np.ndarray | None, classes: Sequence[int | str]
+    resolved: Sequence[LearnerRequest],
+    B: np.ndarray | None,
+    classes: Sequence[int | str],
 ) -> list[LearnerSpec]:
     """The learners as the job will build them, each once: labels are written as the data set's
     classes are.
@@ -195,7 +213,10 @@ def _name(kind: str, parameters: Mapping[str, Any]) -> str:
 
 def _worded(value: Any) -> str:
     if isinstance(value, Mapping):
-        return _name(value["kind"], {name: part for name, part in value.items() if name != "kind"})
+        return _name(
+            value["kind"],
+            {name: part for name, part in value.items() if name != "kind"},
+        )
     return value if isinstance(value, str) else json.dumps(value)
 
 
@@ -206,18 +227,26 @@ def run(stores: Stores, job: Job) -> None:
         spec = spec.model_copy(update={"dataset": job.dataset or spec.dataset})
         table = stores.datasets.table(spec.dataset)
         table = table if spec.unit_costs is None else table.as_numbers()
-        case_matrices = matrices_of_cases(spec.case_benefits, len(table.y), table.numbers)
+        case_matrices = matrices_of_cases(
+            spec.case_benefits, len(table.y), table.numbers
+        )
         if case_matrices is not None:
-            spec = spec.model_copy(update={"benefits": case_matrices.mean(axis=0).tolist()})
+            spec = spec.model_copy(
+                update={"benefits": case_matrices.mean(axis=0).tolist()}
+            )
     groups = table.y if table.classes else np.zeros(len(table.y), dtype=np.intp)
     # A data set has at least two rows of each class.
     fold = stratified_folds(groups, spec.folds, spec.seed)
     with progress.part(0.02, 0.95):
         trials = trials_of(table, fold, spec, case_matrices)
-    failures = [(trial.name, trial.failure) for trial in trials if trial.failure is not None]
+    failures = [
+        (trial.name, trial.failure) for trial in trials if trial.failure is not None
+    ]
     if len(failures) == len(trials):
         flaws = [flaw for _, failure in failures for flaw in failure.flaws]
-        raise Invalid("; ".join(f"{name}: {failure.detail}" for name, failure in failures), flaws)
+        raise Invalid(
+            "; ".join(f"{name}: {failure.detail}" for name, failure in failures), flaws
+        )
     with progress.part(0.95, 1.0, "comparing"):
         result = _result(table, fold, trials, spec, case_matrices)
     with stores.database.writing() as connection:
@@ -241,7 +270,10 @@ class _Trial:
 
 
 def trials_of(
-    table: Table, fold: np.ndarray, spec: CompareSpec, case_matrices: np.ndarray | None = None
+    table: Table,
+    fold: np.ndarray,
+    spec: CompareSpec,
+    case_matrices: np.ndarray | None = None,
 ) -> list[_Trial]:
     """The trial of each learner: one that cannot be fitted does not spoil the others.
     `case_matrices` are as in `built_for`.
@@ -275,7 +307,9 @@ def trials_of(
                     features=table.schema.names,
                 )
                 # Arrays are arguments of their own: a cluster sends each of them only once.
-                yield delayed(_outcome)(fit, spec, building, table.X, table.y, case_matrices, fold)
+                yield delayed(_outcome)(
+                    fit, spec, building, table.X, table.y, case_matrices, fold
+                )
 
     outcomes = Parallel(prefer="threads", return_as="generator")(pieces())
     for done, (fit, outcome) in enumerate(outcomes, 1):
@@ -340,9 +374,13 @@ def _quantities(estimator: Any, X: np.ndarray, over: float, under: float) -> np.
     """
     distribution = estimator.distribution(X)
     if distribution is None:
-        return np.column_stack((np.full(len(X), np.nan), finite(estimator.values(X), "numbers")))
+        return np.column_stack(
+            (np.full(len(X), np.nan), finite(estimator.values(X), "numbers"))
+        )
     values = finite(distribution.expected, "numbers")
-    return np.column_stack((distribution.quantiles(np.array([under / (over + under)])), values))
+    return np.column_stack(
+        (distribution.quantiles(np.array([under / (over + under)])), values)
+    )
 
 
 _Contenders = list[tuple[str | None, Ruled]]
@@ -372,7 +410,11 @@ def _by_unit_costs(
         )
     action = float(np.quantile(y, level, method="inverted_cdf"))
     one_quantity = Ruled(
-        "same_for_all", quantity_of_others, None, {"action": action}, cross_validated=True
+        "same_for_all",
+        quantity_of_others,
+        None,
+        {"action": action},
+        cross_validated=True,
     )
     contenders.append((None, one_quantity))
     errors = np.column_stack([ruled.choice for _, ruled in contenders]) - y[:, None]
@@ -398,7 +440,9 @@ def _result(
     y = table.y
     fitted = [trial for trial in trials if trial.failure is None]
     if B is None or table.classes is None:
-        contenders, ranking = _by_unit_costs(y, fold, fitted, *(spec.unit_costs or (1.0, 1.0)))
+        contenders, ranking = _by_unit_costs(
+            y, fold, fitted, *(spec.unit_costs or (1.0, 1.0))
+        )
         bound = 0.0
         warnings: list[str] = []
     else:
@@ -406,7 +450,9 @@ def _result(
         contenders = [
             (trial.name, ruled)
             for trial in fitted
-            for ruled in apply_rules(HeldOutRows(trial.scores, trial.scores, y, fold), B)
+            for ruled in apply_rules(
+                HeldOutRows(trial.scores, trial.scores, y, fold), B
+            )
         ]
         contenders.append((None, same_for_all(len(y), class_means(y, B), priors)))
         labelled_rows = LabelledRows(y, B, priors)
@@ -426,15 +472,23 @@ def _result(
         "rows": len(y),
         "upper_bound": bound,
         "table": [
-            {"learner": learner, **row} for (learner, _), row in zip(contenders, rows, strict=True)
+            {"learner": learner, **row}
+            for (learner, _), row in zip(contenders, rows, strict=True)
         ],
         "best": {**name(ranking.best), **lead_of(ranking, name)},
-        "same_for_all": {**contenders[-1][1].figures, "benefit": ranking.standings[-1].mean},
+        "same_for_all": {
+            **contenders[-1][1].figures,
+            "benefit": ranking.standings[-1].mean,
+        },
         "learners": [
             {"name": trial.name, **learner.model_dump(), **_line_of(trial)}
             for trial, learner in zip(trials, spec.learners, strict=True)
         ],
-        "warnings": [*separating_features(table), *warnings, *_warnings_of(trials, ranking)],
+        "warnings": [
+            *separating_features(table),
+            *warnings,
+            *_warnings_of(trials, ranking),
+        ],
     }
 
 

@@ -18,7 +18,11 @@ from payoff import progress
 from payoff.acquisition.prices import Prices
 from payoff.decisions.benefit import Prepared
 from payoff.decisions.folds import UNJUDGED, shuffled_groups, stratified_folds
-from payoff.decisions.metrics import holdout_metrics, multilabel_metrics, regression_metrics
+from payoff.decisions.metrics import (
+    holdout_metrics,
+    multilabel_metrics,
+    regression_metrics,
+)
 from payoff.learners.catalogue import ACQUIRES
 
 # With fewer rows folds evaluate the model: a quarter of 500 rows gives an accuracy with a standard
@@ -63,7 +67,9 @@ def folds_of(y: np.ndarray, split: Split, folds: int, seed: int) -> np.ndarray:
     """
     fold = np.zeros(len(y), dtype=np.intp)
     folds_of_training = stratified_folds(y[split.train], folds - 1, seed)
-    fold[split.train] = np.where(folds_of_training == UNJUDGED, UNJUDGED, folds_of_training + 1)
+    fold[split.train] = np.where(
+        folds_of_training == UNJUDGED, UNJUDGED, folds_of_training + 1
+    )
     return fold
 
 
@@ -77,7 +83,9 @@ def _held_of_labels(y: np.ndarray, part: float, rng: np.random.Generator) -> np.
     shuffled = rng.permutation(n)
     ordered = shuffled[np.argsort(rarest[shuffled], kind="stable")]
     count = min(round(part * n), n - 1)
-    is_held[ordered[((np.arange(count) + 0.5) * n / max(count, 1)).astype(np.int64)]] = True
+    is_held[
+        ordered[((np.arange(count) + 0.5) * n / max(count, 1)).astype(np.int64)]
+    ] = True
     for applies in (1, 0):
         for label in np.flatnonzero((y[~is_held] != applies).all(axis=0)):
             rows = np.flatnonzero(is_held & (y[:, label] == applies))
@@ -92,7 +100,12 @@ def number_of_folds(spec: TrainSpec, table: Table, split: Split) -> int:
     model is fitted again on all rows: the folds then have about the size of the hold-out.
     """
     one_label = table.classes is not None and table.y.ndim == 1
-    if not (one_label and spec.refit and split.holdout.size and len(table.y) < FEWEST_TO_HOLD_OUT):
+    if not (
+        one_label
+        and spec.refit
+        and split.holdout.size
+        and len(table.y) < FEWEST_TO_HOLD_OUT
+    ):
         return 0
     folds = min(round(1 / spec.holdout), _MAX_FOLDS)
     return folds if folds > 1 else 0
@@ -134,7 +147,9 @@ def cross_validated(
             (part - 1) / (folds - 1), part / (folds - 1), f"fold {part + 1} of {folds}"
         ):
             if rows.size:
-                scores[rows] = fit(np.flatnonzero(fold != part)).posterior(table.X[rows])
+                scores[rows] = fit(np.flatnonzero(fold != part)).posterior(
+                    table.X[rows]
+                )
     predicted = fold != UNJUDGED
     return held_out_rows(scores[predicted], table, np.flatnonzero(predicted))
 
@@ -146,7 +161,9 @@ def held_out_rows(scores: np.ndarray, table: Table, rows: np.ndarray) -> Holdout
     exclusive = table.classes is not None and table.y.ndim == 1
     numbers = table.numbers if exclusive else {}
     return Holdout(
-        scores, table.y[rows], lambda: {name: values[rows] for name, values in numbers.items()}
+        scores,
+        table.y[rows],
+        lambda: {name: values[rows] for name, values in numbers.items()},
     )
 
 
@@ -171,7 +188,9 @@ def metrics_of(
     return _metrics(holdout, table, spec) | _acquisition(estimator, spec, table, rows)
 
 
-def _acquisition(estimator: Any, spec: TrainSpec, table: Table, rows: np.ndarray) -> dict[str, Any]:
+def _acquisition(
+    estimator: Any, spec: TrainSpec, table: Table, rows: np.ndarray
+) -> dict[str, Any]:
     """The costs and benefits of acquiring feature by feature on the hold-out, of a learner that
     supports it.
     """
@@ -184,16 +203,28 @@ def _acquisition(estimator: Any, spec: TrainSpec, table: Table, rows: np.ndarray
     stakes = None
     if spec.benefit_matrix is not None and table.classes is not None:
         stakes = Prepared(spec.benefit_matrix, table.classes)
-    return {"acquisition": simulate.report(ready, table.X[rows], table.y[rows], prices, stakes)}
+    return {
+        "acquisition": simulate.report(
+            ready, table.X[rows], table.y[rows], prices, stakes
+        )
+    }
 
 
 def _findings(estimator: Any, features: Sequence[str]) -> dict[str, Any]:
     """The findings of the fit that this kind of learner reports, and whether it supports
     `/acquire`.
     """
-    names = ("calibration", "converged", "n_iter", "numeric_transform", "min_samples_leaf")
+    names = (
+        "calibration",
+        "converged",
+        "n_iter",
+        "numeric_transform",
+        "min_samples_leaf",
+    )
     findings = {
-        name: getattr(estimator, f"{name}_") for name in names if hasattr(estimator, f"{name}_")
+        name: getattr(estimator, f"{name}_")
+        for name in names
+        if hasattr(estimator, f"{name}_")
     }
     findings |= {"acquire": ACQUIRES} if estimator.acquires else {}
     findings |= estimator.findings(features)
@@ -266,7 +297,9 @@ def feature_cards(table: Table, rows: np.ndarray) -> list[FeatureCard]:
     for j, feature in enumerate(table.schema.features):
         column = table.X[rows, j]
         known = column[np.isfinite(column)] if feature.type == "numeric" else column[:0]
-        low, high = (float(known.min()), float(known.max())) if known.size else (None, None)
+        low, high = (
+            (float(known.min()), float(known.max())) if known.size else (None, None)
+        )
         missing = int(np.isnan(column).sum())
         cards.append(FeatureCard(**vars(feature), low=low, high=high, missing=missing))
     return cards
@@ -278,7 +311,9 @@ def _priors(table: Table, rows: np.ndarray) -> dict[str, float]:
         return {}
     y = table.y[rows]
     shares = (
-        y.mean(axis=0) if y.ndim == 2 else np.bincount(y, minlength=len(table.classes)) / len(y)
+        y.mean(axis=0)
+        if y.ndim == 2
+        else np.bincount(y, minlength=len(table.classes)) / len(y)
     )
     return dict(zip(map(str, table.classes), shares.tolist(), strict=True))
 
@@ -288,7 +323,9 @@ def _metrics(holdout: Holdout, table: Table, spec: TrainSpec) -> dict[str, Any]:
         return regression_metrics(holdout.scores[:, 0], holdout.y)
     if holdout.y.ndim == 2:
         return multilabel_metrics(holdout.scores, holdout.y, table.classes)
-    case_matrices = matrices_of_cases(spec.case_benefits, len(holdout.y), holdout.columns())
+    case_matrices = matrices_of_cases(
+        spec.case_benefits, len(holdout.y), holdout.columns()
+    )
     return holdout_metrics(
         holdout.scores,
         holdout.y,

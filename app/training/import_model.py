@@ -56,10 +56,16 @@ _FEWEST_TO_CALIBRATE = 20
 _CLEAR = 4.0  # standard errors
 _ROUNDING = 1e-9
 _TRIED_ROWS = 100  # rows that a model answers first
-_COMPARED_ROWS = 1_000  # rows, or up to twice as many, on which the effect of rounding is measured
-_DECISIVE_SHARE = 0.01  # of rows whose probabilities rounding changes, from which a warning is due
+_COMPARED_ROWS = (
+    1_000  # rows, or up to twice as many, on which the effect of rounding is measured
+)
+_DECISIVE_SHARE = (
+    0.01  # of rows whose probabilities rounding changes, from which a warning is due
+)
 _MOST_NAMED = 5  # columns that a warning names
-_FEWEST_NEVER_ALL_RIGHT = 50  # rows, from which hardly any model is right on all of them
+_FEWEST_NEVER_ALL_RIGHT = (
+    50  # rows, from which hardly any model is right on all of them
+)
 _DUTY = (
     "the metrics are of all rows of the data set; they are right only if the model was not trained"
     " on these rows, which this service cannot check"
@@ -129,7 +135,11 @@ def submit(
         )
     dataset = find_named(stores, request.dataset, "/dataset", caller)
     if dataset.multilabel or dataset.classes is None:
-        labels = f"{len(dataset.labels)} labels" if dataset.multilabel else "numbers as labels"
+        labels = (
+            f"{len(dataset.labels)} labels"
+            if dataset.multilabel
+            else "numbers as labels"
+        )
         raise Invalid.at(
             "/dataset",
             f"an imported model predicts one label of classes, and this data set has {labels}",
@@ -155,7 +165,9 @@ def submit(
     key = key or secrets.token_hex(16)
     # The file is kept first: no job begins without its file.
     stores.imports.keep(id_of_key(key, caller.client), file)
-    return jobs.submit(stores, caller, KIND, spec, model=spec.model, dataset=spec.dataset, key=key)
+    return jobs.submit(
+        stores, caller, KIND, spec, model=spec.model, dataset=spec.dataset, key=key
+    )
 
 
 def run(stores: Stores, job: Job) -> None:
@@ -197,7 +209,9 @@ def _loaded(stores: Stores, spec: ImportSpec, content: bytes, table: Table) -> I
     if spec.format == "onnx":
         scorer: Any = load_onnx(content, table.schema, classes, spec.classes)
     elif spec.classes is not None:
-        raise Invalid.at("/classes", "a joblib file names its classes; leave out 'classes'")
+        raise Invalid.at(
+            "/classes", "a joblib file names its classes; leave out 'classes'"
+        )
     elif not stores.imports.pickles:
         raise Invalid.at(
             "/format",
@@ -226,11 +240,15 @@ def _evaluated(
     if method != "none":
         with progress.part(0.5, 0.6, "calibrating"):
             P = model.calibrate(method, P, table.y, spec.seed)
-        evaluation = EvaluationCard(method="cross-validation", folds=FOLDS, rows=len(rows))
+        evaluation = EvaluationCard(
+            method="cross-validation", folds=FOLDS, rows=len(rows)
+        )
     holdout = held_out_rows(P, table, rows)
     split = Split(rows, rows)
     made = {"format": spec.format, "calibration": method}
-    spec = spec.model_copy(update={"learner": LearnerSpec(kind=spec.learner.kind, parameters=made)})
+    spec = spec.model_copy(
+        update={"learner": LearnerSpec(kind=spec.learner.kind, parameters=made)}
+    )
     with progress.part(0.6, 1.0, "computing metrics"):
         metrics = metrics_of(model, holdout, spec, table, rows)
     warnings = [
@@ -244,7 +262,9 @@ def _evaluated(
     fitted = len(rows) if method != "none" else 0
     data = card.data.model_copy(update={"rows": fitted})
     warnings_of_job = [_DUTY]
-    card = card.model_copy(update={"data": data, "fitted": card.fitted | {"evaluation": _DUTY}})
+    card = card.model_copy(
+        update={"data": data, "fitted": card.fitted | {"evaluation": _DUTY}}
+    )
     if len(rows) >= _FEWEST_NEVER_ALL_RIGHT and (P.argmax(axis=1) == table.y).all():
         warnings_of_job.append(
             "the model is right on every row of the data set: it was probably trained on these rows"
@@ -286,9 +306,12 @@ def check_order(P: np.ndarray, y: np.ndarray, classes: Sequence[int | str]) -> N
     if len(wrong):
         first = repr(classes[wrong[0]])
         reversed_order = (
-            f"the model gives {first} lower probabilities where {first} is true than elsewhere"
+            f"the model gives {first} lower probabilities "
+            f"where {first} is true than elsewhere"
         )
-        raise Invalid.at("/classes", f"{reversed_order}: its classes have another order")
+        raise Invalid.at(
+            "/classes", f"{reversed_order}: its classes have another order"
+        )
 
 
 def _method(calibration: str, P: np.ndarray, codes: np.ndarray) -> str:

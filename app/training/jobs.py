@@ -33,7 +33,9 @@ def look(stores: Stores, job_id: str) -> Job:
 def cancel(stores: Stores, caller: Caller, kinds: Sequence[str], job_id: str) -> Job:
     """Request a job's end, once or again; Conflict where it has succeeded or failed already."""
     job = find_for(caller, stores, kinds, job_id)
-    return stores.queue.cancel(job.id, also=stores.audit.entry(caller, "job.cancel", job.id))
+    return stores.queue.cancel(
+        job.id, also=stores.audit.entry(caller, "job.cancel", job.id)
+    )
 
 
 def submit(
@@ -53,7 +55,9 @@ def submit(
 
     def also(connection: Connection, job: Job) -> None:
         details = {"model": model} if model else {}
-        stores.audit.entry(caller, "job.submit", job.id, kind=kind, **details)(connection)
+        stores.audit.entry(caller, "job.submit", job.id, kind=kind, **details)(
+            connection
+        )
 
     requested = spec.requested()
     if dataset is not None:

@@ -39,7 +39,9 @@ def card_of(stores: Stores, reference: str) -> Card:
         elif model.versions:
             version = model.versions[0].version
         else:
-            raise NotFound(f"all versions of the model {reference_parts.name!r} were deleted")
+            raise NotFound(
+                f"all versions of the model {reference_parts.name!r} were deleted"
+            )
     return stores.registry.index.card(reference_parts.name, version)
 
 
@@ -68,13 +70,19 @@ def set_alias(
         raise NotFound.at("/version", error.detail) from error
     before = stores.shadows.read(name).get(alias, [])
     if shadow is None:
-        promoted = [challenger for challenger in before if challenger == f"{name}:{version}"]
-        challengers = [challenger for challenger in before if challenger not in promoted]
+        promoted = [
+            challenger for challenger in before if challenger == f"{name}:{version}"
+        ]
+        challengers = [
+            challenger for challenger in before if challenger not in promoted
+        ]
     else:
         promoted = []
         challengers = list(shadow)
     if challengers != before:
-        entry = stores.audit.entry(by, "alias.shadow", f"{name}@{alias}", shadow=challengers)
+        entry = stores.audit.entry(
+            by, "alias.shadow", f"{name}@{alias}", shadow=challengers
+        )
         stores.shadows.set(name, alias, challengers, entry)
     return promoted
 

@@ -64,13 +64,20 @@ Cell = Annotated[Any, WithJsonSchema({"type": ["number", "string", "boolean", "n
 Label = Annotated[
     Any,
     WithJsonSchema(
-        {"oneOf": [{"type": ["number", "string"]}, {"type": "array", "items": {"type": "string"}}]}
+        {
+            "oneOf": [
+                {"type": ["number", "string"]},
+                {"type": "array", "items": {"type": "string"}},
+            ]
+        }
     ),
 ]
 _KINDS = [request_of(kind).model_json_schema() for kind in catalogue.KINDS.values()]
 Learner = TypeAliasType(
     "Learner",
-    Annotated[dict[str, Any], limit_entries(100, "fields"), WithJsonSchema({"oneOf": _KINDS})],
+    Annotated[
+        dict[str, Any], limit_entries(100, "fields"), WithJsonSchema({"oneOf": _KINDS})
+    ],
 )
 """One schema, by name."""
 
@@ -101,7 +108,9 @@ class InlineData(WireModel):
 
 def _tag_of_data(data: Any) -> str:
     """The kind of data that errors are about."""
-    inline = isinstance(data, dict) and not data.keys().isdisjoint(InlineData.model_fields)
+    inline = isinstance(data, dict) and not data.keys().isdisjoint(
+        InlineData.model_fields
+    )
     return "InlineData" if inline else "StoredData"
 
 
@@ -138,7 +147,9 @@ class TrainRequest(MatrixFields):
     )
 
 
-def submit(stores: Stores, request: TrainRequest, *, key: str | None, caller: Caller) -> Job:
+def submit(
+    stores: Stores, request: TrainRequest, *, key: str | None, caller: Caller
+) -> Job:
     """Accept a request to train, checked as far as possible beforehand; the same `key` answers with
     the first job.
 
@@ -150,18 +161,28 @@ def submit(stores: Stores, request: TrainRequest, *, key: str | None, caller: Ca
         learner = catalogue.resolve(request.learner)
     dataset, draft = _dataset(stores, request.data, caller, numbers=learner.regresses)
     learner = with_task(learner, dataset)
-    if learner.kind == "auto" and learner.regresses and request.feature_costs is not None:
+    if (
+        learner.kind == "auto"
+        and learner.regresses
+        and request.feature_costs is not None
+    ):
         # The cost tree is the only learner of numbers that asks for features.
         learner = catalogue.resolve({"kind": "cost_tree", "task": "regression"})
     spec = _specification(request, learner, dataset)
     if draft is not None:
-        stores.datasets.keep(draft)  # after all checks: a refused request leaves nothing behind
+        stores.datasets.keep(
+            draft
+        )  # after all checks: a refused request leaves nothing behind
         # The content's id is the same when the request is repeated with its key.
         spec = spec.model_copy(update={"dataset": draft.content})
-    return jobs.submit(stores, caller, KIND, spec, model=spec.model, dataset=dataset.id, key=key)
+    return jobs.submit(
+        stores, caller, KIND, spec, model=spec.model, dataset=dataset.id, key=key
+    )
 
 
-def _specification(request: TrainRequest, learner: LearnerRequest, dataset: Dataset) -> TrainSpec:
+def _specification(
+    request: TrainRequest, learner: LearnerRequest, dataset: Dataset
+) -> TrainSpec:
     with below("/learner"):
         check_labels(learner, dataset)
     classes = () if learner.regresses else dataset.classes or ()
@@ -213,14 +234,18 @@ def check_labels(learner: LearnerRequest, dataset: Dataset) -> None:
     if learner.regresses:
         if isinstance((dataset.classes or (0,))[0], str):
             raise Invalid.at(
-                "/task", "regression needs numbers, and the labels are words: take classification"
+                "/task",
+                "regression needs numbers, and the labels are words: take classification",
             )
     elif dataset.classes is None and len(learner.estimator.tasks) > 1:
         raise Invalid.at(
-            "/task", "the labels of this data set are numbers, not classes: take regression"
+            "/task",
+            "the labels of this data set are numbers, not classes: take regression",
         )
     elif dataset.classes is None:
-        suitable = " or ".join(kind.name for kind in kinds if "regression" in kind.tasks)
+        suitable = " or ".join(
+            kind.name for kind in kinds if "regression" in kind.tasks
+        )
         message = f"{learner.kind} predicts classes, and the labels of this data set are numbers"
         raise Invalid.at("/kind", f"{message}: choose {suitable} with task regression")
 
@@ -273,7 +298,9 @@ def check_columns(cases: CaseBenefits, dataset: Dataset) -> None:
     """
     schema = Schema(dataset.features)
     cases.values(
-        schema, np.empty((0, len(schema.names))), dict.fromkeys(dataset.values, np.empty(0))
+        schema,
+        np.empty((0, len(schema.names))),
+        dict.fromkeys(dataset.values, np.empty(0)),
     )
     gaps = {report.name: report.missing for report in dataset.columns if report.missing}
     reject(
@@ -346,7 +373,9 @@ def has_ended(stores: Stores, job: str | None, seconds: float = 0.0) -> bool:
         view = None if job is None else stores.queue.get(job)
     except NotFound:
         return True
-    return view is None or (view.ended and (view.finished_at or 0.0) <= time() - seconds)
+    return view is None or (
+        view.ended and (view.finished_at or 0.0) <= time() - seconds
+    )
 
 
 @contextmanager
@@ -357,14 +386,18 @@ def placed(learner: str = "/learner", features: Sequence[str] = ()) -> Iterator[
     try:
         yield
     except (np.linalg.LinAlgError, OverflowError) as error:
-        raise Invalid.at(learner, f"the fit broke down ({error}); {_EXTREME}") from error
+        raise Invalid.at(
+            learner, f"the fit broke down ({error}); {_EXTREME}"
+        ) from error
     except Invalid as error:
         loc = error.flaws[0].loc
         message = error.flaws[0].msg
         if loc.startswith("/benefits"):
             raise
         if loc.startswith("/columns/"):
-            message = f"feature {features[int(loc.removeprefix('/columns/'))]!r}: {message}"
+            message = (
+                f"feature {features[int(loc.removeprefix('/columns/'))]!r}: {message}"
+            )
             raise Invalid.at(learner, message) from error
         raise error.under(learner) from error
 
@@ -405,9 +438,13 @@ def trained(stores: Stores, job: Job) -> tuple[Card, Any, Holdout | None, list[s
     with progress.part(0.0, 0.05, "reading data"):
         table = _table(stores, job, spec)
         rows = split_rows(table.y, spec.holdout, spec.seed)
-        case_matrices = matrices_of_cases(spec.case_benefits, len(table.y), table.numbers)
+        case_matrices = matrices_of_cases(
+            spec.case_benefits, len(table.y), table.numbers
+        )
         if case_matrices is not None:
-            spec = spec.model_copy(update={"benefits": case_matrices.mean(axis=0).tolist()})
+            spec = spec.model_copy(
+                update={"benefits": case_matrices.mean(axis=0).tolist()}
+            )
     refit = spec.refit and rows.holdout.size > 0
     folds = number_of_folds(spec, table, rows)
     evaluation = 0.6 if refit else 0.9  # the progress at which the evaluation begins
@@ -422,7 +459,9 @@ def trained(stores: Stores, job: Job) -> tuple[Card, Any, Holdout | None, list[s
             holdout = cross_validated(holdout, spec, table, rows, folds, fit)
     with progress.part(evaluation, evaluation + 0.05, "evaluating"):
         metrics = (
-            {} if holdout is None else metrics_of(estimator, holdout, spec, table, rows.holdout)
+            {}
+            if holdout is None
+            else metrics_of(estimator, holdout, spec, table, rows.holdout)
         )
     warnings_of_job = notes(estimator, spec)
     if refit:
@@ -510,7 +549,9 @@ def _fitted(
         with progress.part(0.0, 0.6 if stops else 1.0):
             estimator.fit(X, y)
         if case_matrices is not None and estimator.by_case:
-            estimator.benefits = spec.benefit_matrix  # the model does not keep matrices of rows
+            estimator.benefits = (
+                spec.benefit_matrix
+            )  # the model does not keep matrices of rows
         if stops:
             with progress.part(0.6, 1.0):
                 prices = spec.prices(table.schema.names) or Prices.unit(X.shape[1])

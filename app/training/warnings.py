@@ -20,14 +20,18 @@ _MORE_DATA = "provide other features, or more rows"
 _MAX_NAMED = 5
 _SHARE_OF_REPEATS = 0.05  # of the rows, from which repeats are named
 _RANKED_ROWS = 10_000  # rows of the evaluation whose ranking is checked
-_FEWEST_RANKED = 10  # rows of a class, and of other classes, for a ranking with a meaning
+_FEWEST_RANKED = (
+    10  # rows of a class, and of other classes, for a ranking with a meaning
+)
 _CLEAR = 2.0  # standard errors by which rows are ranked better than by chance
 _NEIGHBOURS = 5  # rows on either side that predict a row's class
 # the errors of a feature that separates the classes, as a share of those of the most common class
 _SHARE_OF_ERRORS = 0.05
 _CHECKED_CELLS = 1_000_000  # rows times features that are enough to check the features
 _FEWEST_CHECKED = 1_000  # rows that are checked, however many features there are
-_SHARE_OF_DIFFERENT = 0.9  # distinct values of a column that separates rows, by different rows
+_SHARE_OF_DIFFERENT = (
+    0.9  # distinct values of a column that separates rows, by different rows
+)
 
 
 def rare_classes(table: Table, rows: Split) -> list[str]:
@@ -35,8 +39,12 @@ def rare_classes(table: Table, rows: Split) -> list[str]:
     if table.classes is None:
         return []
     y = table.y[rows.train]
-    counts = y.sum(axis=0) if y.ndim == 2 else np.bincount(y, minlength=len(table.classes))
-    rarest = [k for k in np.argsort(counts, kind="stable") if counts[k] < MIN_ROWS_OF_CURVE]
+    counts = (
+        y.sum(axis=0) if y.ndim == 2 else np.bincount(y, minlength=len(table.classes))
+    )
+    rarest = [
+        k for k in np.argsort(counts, kind="stable") if counts[k] < MIN_ROWS_OF_CURVE
+    ]
     if not rarest:
         return []
     kind = "classes" if y.ndim == 1 else "labels"
@@ -102,14 +110,18 @@ def separating_features(table: Table) -> list[str]:
         return []
     n, m = table.X.shape
     size = max(_FEWEST_CHECKED, _CHECKED_CELLS // m)
-    rows = np.random.default_rng(0).permutation(n)[:size]  # files may be sorted by class
+    rows = np.random.default_rng(0).permutation(n)[
+        :size
+    ]  # files may be sorted by class
     y = table.y[rows]
     errors = len(y) - np.bincount(y).max()  # of always predicting the most common class
     if errors < MIN_ROWS_OF_CURVE:
         return []
     features = []
     for j, name in enumerate(table.schema.names):
-        correct_rows = _correct_by_category if j in table.schema.categorical else _correct_by_order
+        correct_rows = (
+            _correct_by_category if j in table.schema.categorical else _correct_by_order
+        )
         correct = correct_rows(table.X[rows, j], y)
         if len(y) - correct <= _SHARE_OF_ERRORS * errors:
             features.append(f"{name!r} ({correct / len(y):.2%} of the rows)")
@@ -158,7 +170,9 @@ def repeated_rows(table: Table) -> list[str]:
     n, m = table.X.shape
     if n < 2 or m < 2:
         return []
-    X = np.where(np.isnan(table.X), np.nan, table.X + 0.0)  # one kind of NaN, one of zero
+    X = np.where(
+        np.isnan(table.X), np.nan, table.X + 0.0
+    )  # one kind of NaN, one of zero
     different = len(np.unique(X.view(np.dtype((np.void, X.itemsize * m)))))
     repeats = n - different
     if (
@@ -188,8 +202,13 @@ def notes(estimator: Any, spec: TrainSpec) -> list[str]:
     untried = estimator.untried() if hasattr(estimator, "untried") else []
     if untried:
         verb = "was" if len(untried) == 1 else "were"
-        sentences.append(f"{', '.join(untried)} {verb} not tried: 'max_seconds' were over")
-    trains_path = "lambda" in spec.learner.parameters and spec.learner.parameters["lambda"] is None
+        sentences.append(
+            f"{', '.join(untried)} {verb} not tried: 'max_seconds' were over"
+        )
+    trains_path = (
+        "lambda" in spec.learner.parameters
+        and spec.learner.parameters["lambda"] is None
+    )
     if trains_path and spec.benefits and spec.feature_costs is None:
         sentences.append(
             "'benefits' did not choose the tree: that needs 'feature_costs' in the same currency;"

@@ -11,7 +11,13 @@ from payoff.acquisition.forest import Orders, spending
 from payoff.acquisition.nodes import Nodes
 from payoff.acquisition.prices import Prices, chained, limit_of, slack_of
 from payoff.acquisition.states import States, Trajectories, checked
-from payoff.acquisition.stopping import MIN_STATES_OF_LINE, Blend, Experience, StageCurve, Worth
+from payoff.acquisition.stopping import (
+    MIN_STATES_OF_LINE,
+    Blend,
+    Experience,
+    StageCurve,
+    Worth,
+)
 from payoff.arrays import F32, F64, I32, Bools, Indices, Ints
 from payoff.stored import Stored
 
@@ -38,9 +44,13 @@ def lacking(S: int, gaps: Bools) -> list[Lacking]:
     places = np.flatnonzero(~gaps).tolist()
     lengths = sorted({*range(2, min(S, _PREFIXES_OF_SINGLE_GAPS) + 1), S})
     forests: list[tuple[tuple[int, ...], list[int]]]
-    forests = [((place,), lengths) for place in places if place < _PLACES_OF_SINGLE_GAPS]
+    forests = [
+        ((place,), lengths) for place in places if place < _PLACES_OF_SINGLE_GAPS
+    ]
     lengths_of_pairs = sorted({min(S, _PREFIX_OF_PAIRED_GAPS), S})
-    pairs = combinations([place for place in places if place < _PLACES_OF_PAIRED_GAPS], 2)
+    pairs = combinations(
+        [place for place in places if place < _PLACES_OF_PAIRED_GAPS], 2
+    )
     forests += [(pair, lengths_of_pairs) for pair in pairs]
     return [
         (length, absent)
@@ -75,7 +85,9 @@ class Reduced(Stored):
             for length, absent in lacking
         ]
         reads = np.concatenate((np.tri(S + 1, S, -1, dtype=bool), without))
-        return cls(lacking, forests, reads, -reads.sum(axis=1, dtype=np.float64), np.inf, [])
+        return cls(
+            lacking, forests, reads, -reads.sum(axis=1, dtype=np.float64), np.inf, []
+        )
 
     def best(self, available: Bools) -> Ints:
         """What answers each row with features `available` (n, S): the place (n,) in `reads`.
@@ -103,7 +115,9 @@ class Reduced(Stored):
         P += (self.forests.prior / 2 - P / 2) / (len(self.forests.roots) // F + 0.5)
         return P
 
-    def calibrated(self, P: F64, y: np.ndarray, weight: np.ndarray, *losses: float) -> Self:
+    def calibrated(
+        self, P: F64, y: np.ndarray, weight: np.ndarray, *losses: float
+    ) -> Self:
         """These forests with blends, fitted on `shares` P (n, F, K) of unseen rows.
 
         `losses`: that of the masked forest, and those of the chain's states 0 … S.
@@ -162,13 +176,17 @@ class Chain(Stored):
 
         X (n, m), NaN where missing.
         """
-        return self.answers(self._ordered(X), np.full(len(X), len(self.order), dtype=np.int32))
+        return self.answers(
+            self._ordered(X), np.full(len(X), len(self.order), dtype=np.int32)
+        )
 
     def predict(self, X: F64) -> np.ndarray:
         """The most probable class (n,) of rows as in `posterior`, ties to the first."""
         return self.posterior(X).argmax(axis=1)
 
-    def step(self, X: F64, status: Ints, prices: Prices, budget: float | None = None) -> States:
+    def step(
+        self, X: F64, status: Ints, prices: Prices, budget: float | None = None
+    ) -> States:
         """The states of n cases (`StepwiseModel.step`).
 
         A case is in the state of the longest prefix of the order that is known or cannot be had;
@@ -179,7 +197,9 @@ class Chain(Stored):
         n, m = X.shape
         S = len(self.order)
         known = status[:, self.order]
-        state = np.logical_and.accumulate(known != 0, axis=1).sum(axis=1, dtype=np.int32)
+        state = np.logical_and.accumulate(known != 0, axis=1).sum(
+            axis=1, dtype=np.int32
+        )
         rows = np.where(known >= 1, self._ordered(X), np.float32(np.nan))
         P = self.answers(rows, state)
         missed = (np.isnan(rows) & (np.arange(S) < state[:, None])).any(axis=1)
@@ -191,7 +211,9 @@ class Chain(Stored):
         waiting[:, self.order] = known == 0
         finished = state == S
         prediction = P.argmax(axis=1).astype(np.int32)
-        following = np.where(finished, -1, np.append(self.order, -1)[state]).astype(np.int32)
+        following = np.where(finished, -1, np.append(self.order, -1)[state]).astype(
+            np.int32
+        )
         # Where no feature follows, this is the price of the last column, which is not read.
         offered = price[np.arange(n), following]
         following[(following >= 0) & (spent + offered > limit + slack_of(limit))] = -1
@@ -202,7 +224,11 @@ class Chain(Stored):
         )  # fmt: skip
 
     def travel(
-        self, X: F64, prices: Prices, budget: float | None = None, missing: Bools | None = None
+        self,
+        X: F64,
+        prices: Prices,
+        budget: float | None = None,
+        missing: Bools | None = None,
     ) -> Trajectories:
         """Trajectories of n rows (`StepwiseModel.travel`) along the order.
 
@@ -259,11 +285,15 @@ class Chain(Stored):
                 P[places] = self.forests.prior
             elif self.blends:
                 blend = self.blends[s - 1]
-                P[places] = blend.apply([part[places] for part in parts[: len(blend.powers)]])
+                P[places] = blend.apply(
+                    [part[places] for part in parts[: len(blend.powers)]]
+                )
         gaps = np.isnan(rows) & (np.arange(rows.shape[1]) < state[:, None])
         unexpected = (gaps & ~self.gaps).any(axis=1)
         if unexpected.any():
-            P[unexpected] = self._without(rows[unexpected], state[unexpected], gaps[unexpected])
+            P[unexpected] = self._without(
+                rows[unexpected], state[unexpected], gaps[unexpected]
+            )
         return P
 
     def _without(self, rows: F32, state: I32, gaps: Bools) -> F64:
@@ -272,7 +302,9 @@ class Chain(Stored):
         P = np.empty((len(rows), len(self.forests.prior)))
         best = np.full(len(rows), -1)
         if self.reduced is not None:
-            best = self.reduced.best((np.arange(S) < state[:, None]) & (~gaps | self.gaps))
+            best = self.reduced.best(
+                (np.arange(S) < state[:, None]) & (~gaps | self.gaps)
+            )
         for k in np.unique(best).tolist():
             places = np.flatnonzero(best == k)
             if k < 0:
@@ -280,7 +312,9 @@ class Chain(Stored):
             elif self.reduced is not None and k > S:
                 P[places] = self.reduced.answer(rows[places], k - S - 1)
             else:
-                P[places] = self.answers(rows[places], np.full(len(places), k, dtype=np.int32))
+                P[places] = self.answers(
+                    rows[places], np.full(len(places), k, dtype=np.int32)
+                )
         return P
 
     def _from_masked(self, rows: F32, state: I32, gaps: Bools) -> F64:
@@ -321,14 +355,18 @@ class ChainExperience(Experience):
         length = np.full(len(y), len(order))
         return cls(features, missing, length, P.astype(np.float32), y, None, n_features)
 
-    def worth(self, B: np.ndarray, prices: Prices, budget: float | None = None) -> Worth:
+    def worth(
+        self, B: np.ndarray, prices: Prices, budget: float | None = None
+    ) -> Worth:
         """`Experience.worth`, by a parabola: O(n S K A).
 
         From the last state to the first, the gain of going on is regressed on the stake and its
         square.
         """
         stake, benefit = self.valued(B)
-        price, paid, reached = chained(self.asked, self.missing, prices, limit_of(budget))
+        price, paid, reached = chained(
+            self.asked, self.missing, prices, limit_of(budget)
+        )
         S = self.asked.shape[1]
         parabolas = np.zeros((5, self.n_features))
         offset, slope, bend, low, high = parabolas
@@ -346,7 +384,9 @@ class ChainExperience(Experience):
         return worth
 
 
-def _parabola(z: np.ndarray, gain: np.ndarray) -> tuple[float, float, float, float, float]:
+def _parabola(
+    z: np.ndarray, gain: np.ndarray
+) -> tuple[float, float, float, float, float]:
     """Offset, slope and bend of least squares, and the range of the stakes z (n,).
 
     With few rows, or where z hardly varies, it is the mean gain.

@@ -21,7 +21,12 @@ class Rule(NamedTuple):
 
 
 def grow(
-    X: F32, codes: np.ndarray, weights: np.ndarray, K: int, rule: Rule, seeds: Sequence[int]
+    X: F32,
+    codes: np.ndarray,
+    weights: np.ndarray,
+    K: int,
+    rule: Rule,
+    seeds: Sequence[int],
 ) -> tuple[Nodes, F64]:
     """One forest, a tree for each seed, and the importance (m,) of the features.
 
@@ -40,7 +45,9 @@ def grow(
     for seed in seeds:
         grown = grow_extra(X, y, weights, K, rule.least, rule.tries, seed)
         feature, threshold, right, value, gain = grown
-        trees.append(Nodes.of(feature, threshold, right, value, root, prior, share, cover))
+        trees.append(
+            Nodes.of(feature, threshold, right, value, root, prior, share, cover)
+        )
         importance += gain
     return beside(trees, prior), importance
 
@@ -106,7 +113,14 @@ def _add_left(values: F32, n: int, ys: I32, ws: F64, threshold: float, L: F64) -
 
 @kernel
 def _purity_of(
-    values: F32, missing: int, ys: I32, ws: F64, threshold: float, least: int, total: F64, L: F64
+    values: F32,
+    missing: int,
+    ys: I32,
+    ws: F64,
+    threshold: float,
+    least: int,
+    total: F64,
+    L: F64,
 ) -> tuple[float, bool]:
     """The purity of a threshold, -1 if it is not allowed, and whether missing values go left.
 
@@ -205,7 +219,9 @@ def grow_extra(
     state = np.zeros(1, np.uint64)
     state[0] = np.uint64(seed)
     importance = np.zeros(m)
-    active = np.empty(m, np.int32)  # a permutation: a subtree shuffles the front part only
+    active = np.empty(
+        m, np.int32
+    )  # a permutation: a subtree shuffles the front part only
     for f in range(m):
         active[f] = f
     # Of a subtree that waits: the parent whose right child it is, or -1; the first of its rows
@@ -245,7 +261,11 @@ def grow_extra(
             feature[nodes] = f + (MISSING_LEFT if missing_left else 0)
             threshold[nodes] = t
             for parent, begin, stop in ((nodes, middle, end), (-1, start, middle)):
-                waiting[depth, 0], waiting[depth, 1], waiting[depth, 2] = parent, begin, stop
+                waiting[depth, 0], waiting[depth, 1], waiting[depth, 2] = (
+                    parent,
+                    begin,
+                    stop,
+                )
                 waiting[depth, 3] = n_active
                 depth += 1
         nodes += 1

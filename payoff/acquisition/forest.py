@@ -52,7 +52,11 @@ class Orders(Stored):
 
 
 def order_categories(
-    X: np.ndarray, y: np.ndarray, weight: np.ndarray, n_classes: int, columns: Sequence[int]
+    X: np.ndarray,
+    y: np.ndarray,
+    weight: np.ndarray,
+    n_classes: int,
+    columns: Sequence[int],
 ) -> Orders:
     """The order of the categories in each of `columns`, by their class distributions.
 
@@ -64,10 +68,14 @@ def order_categories(
     Sources: Coppersmith, Hong, Hosking (1999); Wright, König, "Splitting on categorical predictors"
             (2019).
     """
-    return Orders(tuple(columns), tuple(_ranks(X[:, j], y, weight, n_classes) for j in columns))
+    return Orders(
+        tuple(columns), tuple(_ranks(X[:, j], y, weight, n_classes) for j in columns)
+    )
 
 
-def _ranks(code: np.ndarray, y: np.ndarray, weight: np.ndarray, n_classes: int) -> np.ndarray:
+def _ranks(
+    code: np.ndarray, y: np.ndarray, weight: np.ndarray, n_classes: int
+) -> np.ndarray:
     known = ~np.isnan(code)
     if not known.any():
         return np.full(1, np.nan)
@@ -151,22 +159,30 @@ class FlatForest(Stored):
 
         def next_nodes(rows: slice) -> I32:
             x = ranks[rows][:, np.maximum(column, 0)]
-            goes_left = (x <= nodes.threshold) | (np.isnan(x) & (nodes.feature >= MISSING_LEFT))
+            goes_left = (x <= nodes.threshold) | (
+                np.isnan(x) & (nodes.feature >= MISSING_LEFT)
+            )
             return np.where(goes_left, left_child, nodes.right)
 
         trees = Trees(nodes.roots, column, left_child, nodes.right, nodes.cover)
         value = nodes.value.astype(np.float64)
-        values, base = tree_contributions(trees, next_nodes, value, nodes.share, chosen, X.shape[1])
+        values, base = tree_contributions(
+            trees, next_nodes, value, nodes.share, chosen, X.shape[1]
+        )
         # The total is nearly T: the shares of a leaf are rounded to 32 bits.
         total = value.sum(axis=1)[nodes.share[self.leaves(X)]].sum(axis=1)
-        return Contributions(values / total[:, None], base / total, chosen, "probability")
+        return Contributions(
+            values / total[:, None], base / total, chosen, "probability"
+        )
 
     def predict(self, X: F64) -> np.ndarray:
         """The class (n,) with most votes, ties to the first; without trees the most frequent."""
         if not self.n_trees:
             return np.full(len(X), self.nodes.prior.argmax())
         label = self.nodes.label[self.nodes.share[self.leaves(X)]]
-        votes = np.stack([(label == k).sum(axis=1) for k in range(self.n_classes)], axis=1)
+        votes = np.stack(
+            [(label == k).sum(axis=1) for k in range(self.n_classes)], axis=1
+        )
         return votes.argmax(axis=1)
 
     def leaves(self, X: F64) -> I32:
@@ -175,7 +191,9 @@ class FlatForest(Stored):
         leaves(self.nodes, self.orders.apply(X), ends)
         return ends
 
-    def step(self, X: F64, status: Ints, prices: Prices, budget: float | None = None) -> States:
+    def step(
+        self, X: F64, status: Ints, prices: Prices, budget: float | None = None
+    ) -> States:
         """The states of n cases (`StepwiseModel.step`).
 
         Unavailable features and NaN take each node's branch for missing values. Every tree is
@@ -188,11 +206,17 @@ class FlatForest(Stored):
         """
         X, status, limit = checked(self.n_features, X, status, prices, budget)
         n, m = X.shape
-        waiting, order = np.zeros((n, m), dtype=np.int32), np.empty((n, m), dtype=np.int32)
+        waiting, order = (
+            np.zeros((n, m), dtype=np.int32),
+            np.empty((n, m), dtype=np.int32),
+        )
         price, spent = np.empty((n, m)), np.empty(n)
         spending(status, prices.arrays, len(prices.groups), spent, price)
         P = np.empty((n, self.n_classes))
-        counts, outcome = np.zeros((n, 3), dtype=np.int32), np.empty((n, 3), dtype=np.int32)
+        counts, outcome = (
+            np.zeros((n, 3), dtype=np.int32),
+            np.empty((n, 3), dtype=np.int32),
+        )
         states(
             self.nodes, self.orders.apply(X), status, price, limit + slack_of(limit) - spent,
             waiting, order, P, counts, outcome,
@@ -205,7 +229,11 @@ class FlatForest(Stored):
         )  # fmt: skip
 
     def travel(
-        self, X: F64, prices: Prices, budget: float | None = None, missing: Bools | None = None
+        self,
+        X: F64,
+        prices: Prices,
+        budget: float | None = None,
+        missing: Bools | None = None,
     ) -> Trajectories:
         """Trajectories of n rows (`StepwiseModel.travel`).
 
@@ -223,7 +251,9 @@ class FlatForest(Stored):
             self.nodes, self.orders.apply(X), free, prices.arrays, limit + slack_of(limit),
             features, price, P, vote, length, settled, resolved,
         )  # fmt: skip
-        return Trajectories.cut(features, price, free, P, vote, length, settled, resolved)
+        return Trajectories.cut(
+            features, price, free, P, vote, length, settled, resolved
+        )
 
 
 @kernel
@@ -238,7 +268,9 @@ def _advance(nodes: Nodes, x: F32, status: Ints, node: int) -> tuple[int, bool]:
 
 
 @kernel
-def _walk(nodes: Nodes, x: F32, status: Ints, at: I64, waiting: Ints) -> tuple[int, int]:
+def _walk(
+    nodes: Nodes, x: F32, status: Ints, at: I64, waiting: Ints
+) -> tuple[int, int]:
     """Advance every tree from its node `at` (T,), and count the trees that wait in `waiting` (m,).
 
     Returns how many trees have reached a leaf, and how many met a missing value on the way.
@@ -293,7 +325,9 @@ def _settled(nodes: Nodes, at: I64, sure: I64, possible: I64) -> int:
             sure[candidate] += 1
     leader = largest(sure)
     for k in range(K):
-        ahead = possible[k] > sure[leader] or (possible[k] == sure[leader] and k < leader)
+        ahead = possible[k] > sure[leader] or (
+            possible[k] == sure[leader] and k < leader
+        )
         if k != leader and ahead:
             return -1
     return leader
@@ -345,7 +379,9 @@ def _choose(waiting: Ints, price: F64, limit: float) -> int:
     best = -1
     for j in range(waiting.shape[0]):
         allowed = waiting[j] > 0 and price[j] <= limit
-        if allowed and (best < 0 or _sooner(waiting[j], price[j], waiting[best], price[best])):
+        if allowed and (
+            best < 0 or _sooner(waiting[j], price[j], waiting[best], price[best])
+        ):
             best = j
     return best
 
@@ -387,7 +423,9 @@ def spent_on(status: Ints, prices: PriceArrays, opened: Bools, first: I64) -> fl
 
 
 @kernel
-def spending(status: I32, prices: PriceArrays, n_groups: int, spent: F64, price: F64) -> None:
+def spending(
+    status: I32, prices: PriceArrays, n_groups: int, spent: F64, price: F64
+) -> None:
     """Write the cost of each case so far to `spent` (n,), the present prices to `price` (n, m)."""
     opened, first = np.zeros(n_groups, np.bool_), np.zeros(n_groups, np.int64)
     for i in range(status.shape[0]):
@@ -411,7 +449,11 @@ def states(
     """
     T, K = nodes.roots.shape[0], P.shape[1]
     at = np.empty(T, np.int64)
-    sure, possible, standing = np.zeros(K, np.int64), np.zeros(K, np.int64), np.zeros(K, np.int64)
+    sure, possible, standing = (
+        np.zeros(K, np.int64),
+        np.zeros(K, np.int64),
+        np.zeros(K, np.int64),
+    )
     for i in range(X.shape[0]):
         copy(nodes.roots, at)
         counts[i, 0], counts[i, 1] = _walk(nodes, X[i], status[i], at, waiting[i])
@@ -439,7 +481,11 @@ def trace(
     """
     T, K, m = nodes.roots.shape[0], P.shape[2], X.shape[1]
     at = np.empty(T, np.int64)
-    sure, possible, votes = np.zeros(K, np.int64), np.zeros(K, np.int64), np.zeros(K, np.int64)
+    sure, possible, votes = (
+        np.zeros(K, np.int64),
+        np.zeros(K, np.int64),
+        np.zeros(K, np.int64),
+    )
     status, waiting, offered = np.zeros(m, np.int64), np.zeros(m, np.int64), np.empty(m)
     full, discounted, group = prices
     for i in range(X.shape[0]):

@@ -36,7 +36,9 @@ def bin_columns(X: np.ndarray) -> BinnedTable:
     """
     n, m = X.shape
     table = BinnedTable(
-        np.empty((m, n), dtype=np.uint8), np.zeros((m, MAX_BINS)), np.zeros((m, MAX_BINS))
+        np.empty((m, n), dtype=np.uint8),
+        np.zeros((m, MAX_BINS)),
+        np.zeros((m, MAX_BINS)),
     )
     for j in range(m):
         column = X[:, j]
@@ -45,7 +47,9 @@ def bin_columns(X: np.ndarray) -> BinnedTable:
         table.codes[j] = np.searchsorted(last, column)
         table.codes[j, np.isnan(column)] = MISSING
         if len(values):
-            first = values[np.concatenate(([0], np.searchsorted(values, last[:-1], side="right")))]
+            first = values[
+                np.concatenate(([0], np.searchsorted(values, last[:-1], side="right")))
+            ]
             table.low[j, : len(last)] = first
             table.high[j, : len(last)] = last
     return table
@@ -221,7 +225,9 @@ def _best_cut(
 
 
 @kernel
-def _partition(code: U8, last: int, missing_left: int, rows: I32, ys: I32, ws: I32) -> int:
+def _partition(
+    code: U8, last: int, missing_left: int, rows: I32, ys: I32, ws: I32
+) -> int:
     """Bring the rows that go left to the front, and return their number."""
     i, j = 0, rows.shape[0] - 1
     while i <= j:
@@ -265,7 +271,9 @@ def _best_split(
             varying += 1
             worst, b, b_next, side = _best_cut(hist, bins, n_bins, total, L, R, alpha)
             drop = F - worst
-            if drop > 0.0 and (c[f] / drop < risk or (c[f] / drop == risk and drop > gain)):
+            if drop > 0.0 and (
+                c[f] / drop < risk or (c[f] / drop == risk and drop > gain)
+            ):
                 risk, gain = c[f] / drop, drop
                 feature, last, following, missing_left = f, b, b_next, side
         for i in range(n_bins):
@@ -298,7 +306,10 @@ def grow(
     m, n = codes.shape[0], rows.shape[0]
     capacity = 2 * n
     feature, missing = np.full(capacity, -1, np.int32), np.full(capacity, -1, np.int32)
-    left_child, right_child = np.full(capacity, -1, np.int32), np.full(capacity, -1, np.int32)
+    left_child, right_child = (
+        np.full(capacity, -1, np.int32),
+        np.full(capacity, -1, np.int32),
+    )
     threshold, counts = np.zeros(capacity), np.zeros((capacity, K), np.int32)
     hist = np.zeros((256, K), np.int32)
     drawn, bins = np.zeros(256, np.int32), np.zeros(256, np.int32)
@@ -331,7 +342,9 @@ def grow(
             codes[f], last, side, rows[start:end], ys[start:end], ws[start:end]
         )
         feature[node] = f
-        threshold[node] = np.inf if following < 0 else _threshold(high[f, last], low[f, following])
+        threshold[node] = (
+            np.inf if following < 0 else _threshold(high[f, last], low[f, following])
+        )
         left_child[node], right_child[node] = nodes, nodes + 1
         for i in range(start, middle):
             counts[nodes, ys[i]] += ws[i]

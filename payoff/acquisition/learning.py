@@ -11,11 +11,16 @@ from sklearn.linear_model import LogisticRegression
 from payoff.acquisition.states import Trajectories
 from payoff.acquisition.stopping import Experience, StageCurve, stage_inputs
 
-_INVERSE_RIDGE = 30.0  # of the curves: after few questions shares differ little, but mean much
+_INVERSE_RIDGE = (
+    30.0  # of the curves: after few questions shares differ little, but mean much
+)
 
 
 def learn(
-    rows: Trajectories, y: np.ndarray, n_features: int, finish: Callable[[np.ndarray], np.ndarray]
+    rows: Trajectories,
+    y: np.ndarray,
+    n_features: int,
+    finish: Callable[[np.ndarray], np.ndarray],
 ) -> Experience:
     """The experience of complete trajectories through forests that did not see the rows.
 
@@ -49,7 +54,9 @@ def fit_stages(
     """
     K = P.shape[1]
     inputs = stage_inputs(P, known, typical)
-    model = LogisticRegression(C=_INVERSE_RIDGE, max_iter=1000).fit(inputs, y, sample_weight=weight)
+    model = LogisticRegression(C=_INVERSE_RIDGE, max_iter=1000).fit(
+        inputs, y, sample_weight=weight
+    )
     weights, offset = np.zeros((model.coef_.shape[1], K)), np.full(K, -np.inf)
     if len(model.classes_) == 2:
         weights[:, model.classes_[1]] = model.coef_[0]

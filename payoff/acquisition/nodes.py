@@ -68,7 +68,9 @@ class Nodes(NamedTuple):
             reach[:] = np.iinfo(np.uint64).max
         elif len(share):
             find_reach(right, label, reach)
-        return cls(feature, threshold, right, value, label, roots, prior, share, cover, reach)
+        return cls(
+            feature, threshold, right, value, label, roots, prior, share, cover, reach
+        )
 
     @property
     def column(self) -> I32:
@@ -80,7 +82,8 @@ class Nodes(NamedTuple):
         end = int(self.roots[trees]) if trees < len(self.roots) else len(self.right)
         names = ("feature", "threshold", "right", "share", "cover", "reach")
         return self._replace(
-            **{name: getattr(self, name)[:end] for name in names}, roots=self.roots[:trees]
+            **{name: getattr(self, name)[:end] for name in names},
+            roots=self.roots[:trees],
         )
 
     def shares(self, X: F32, state: Ints, forests: int = 1) -> F64:
@@ -123,14 +126,21 @@ class Nodes(NamedTuple):
 def nodes_of(state: dict[str, Any]) -> Nodes:
     """The nodes that a pickle holds: which are inner ones as bits, and numbers in few bytes."""
     packed = attributes_of(Nodes.__name__, _FORMAT, state)
-    size, jump, leaf, stops = (packed[name] for name in ("size", "jump", "leaf", "stops"))
+    size, jump, leaf, stops = (
+        packed[name] for name in ("size", "jump", "leaf", "stops")
+    )
     inner = np.unpackbits(packed["inner"], count=size).astype(bool)
-    missing_left = np.unpackbits(packed["missing_left"], count=len(jump)).astype(np.int32)
+    missing_left = np.unpackbits(packed["missing_left"], count=len(jump)).astype(
+        np.int32
+    )
     feature, threshold = np.zeros(size, np.int32), np.zeros(size, np.float32)
     feature[inner] = packed["column"] + missing_left * np.int32(MISSING_LEFT)
     threshold[inner] = packed["threshold"]
     right, share = np.empty(size, np.int32), np.empty(len(packed["cover"]), np.int32)
-    right[inner], right[~inner] = np.flatnonzero(inner) + jump, -1 - leaf.astype(np.int32)
+    right[inner], right[~inner] = (
+        np.flatnonzero(inner) + jump,
+        -1 - leaf.astype(np.int32),
+    )
     if len(share):
         share[inner], share[~inner] = stops, leaf
     return Nodes.of(
@@ -158,25 +168,40 @@ def beside(parts: Sequence[Nodes], prior: np.ndarray) -> Nodes:
     """The trees of all parts, in this order. O(nodes)."""
     prior = np.asarray(prior, dtype=np.float64)
     no_values = np.empty((0, len(prior)), np.float32)
-    values, places = distinct_rows(np.concatenate([no_values, *(part.value for part in parts)]))
+    values, places = distinct_rows(
+        np.concatenate([no_values, *(part.value for part in parts)])
+    )
     right, roots, share = [], [], []
     first_node = first_value = 0
     for part in parts:
         leaf_values = places[first_value - 1 - np.minimum(part.right, -1)]
-        right.append(np.where(part.right >= 0, part.right + first_node, -1 - leaf_values))
+        right.append(
+            np.where(part.right >= 0, part.right + first_node, -1 - leaf_values)
+        )
         roots.append(part.roots + first_node)
         share.append(places[first_value + part.share])
         first_node += len(part.right)
         first_value += len(part.value)
 
-    def joined(columns: Iterable[np.ndarray], kind: type[np.generic] = np.int32) -> np.ndarray:
-        return np.concatenate([np.empty(0, kind), *columns], dtype=kind, casting="same_kind")
+    def joined(
+        columns: Iterable[np.ndarray], kind: type[np.generic] = np.int32
+    ) -> np.ndarray:
+        return np.concatenate(
+            [np.empty(0, kind), *columns], dtype=kind, casting="same_kind"
+        )
 
     feature = joined(part.feature for part in parts)
     threshold = joined((part.threshold for part in parts), np.float32)
     cover = joined((part.cover for part in parts), np.float32)
     return Nodes.of(
-        feature, threshold, joined(right), values, joined(roots), prior, joined(share), cover
+        feature,
+        threshold,
+        joined(right),
+        values,
+        joined(roots),
+        prior,
+        joined(share),
+        cover,
     )
 
 
@@ -188,7 +213,9 @@ def _of_one(tree: Tree, prior: np.ndarray) -> Nodes:
     inner = feature >= 0
     cover = tree.counts.sum(axis=1) if tree.cover is None else tree.cover
     counts = tree.counts[order]
-    shares = np.ascontiguousarray(counts / counts.sum(axis=1, keepdims=True), dtype=np.float32)
+    shares = np.ascontiguousarray(
+        counts / counts.sum(axis=1, keepdims=True), dtype=np.float32
+    )
     value, share = distinct_rows(shares)
     missing_left = inner & (tree.missing[order] == tree.left[order])
     right = np.where(inner, place[tree.right[order]], 0)
@@ -228,7 +255,9 @@ def _last_left(threshold: np.ndarray) -> F32:
 
 
 @kernel
-def depth_first(left_child: I32, right_child: I32, feature: I32, order: I32, place: I32) -> None:
+def depth_first(
+    left_child: I32, right_child: I32, feature: I32, order: I32, place: I32
+) -> None:
     """Write the nodes (N,), each before its left child, to `order`, and their places to `place`."""
     waiting = np.empty(len(order), np.int64)
     waiting[0], top = 0, 1
@@ -260,7 +289,9 @@ def tested(nodes: Nodes, node: int) -> int:
 @kernel
 def child(nodes: Nodes, node: int, x: float) -> int:
     """The child of an inner node for the value of its column."""
-    if x <= nodes.threshold[node] or (nodes.feature[node] >= MISSING_LEFT and np.isnan(x)):
+    if x <= nodes.threshold[node] or (
+        nodes.feature[node] >= MISSING_LEFT and np.isnan(x)
+    ):
         return node + 1
     return int(nodes.right[node])
 

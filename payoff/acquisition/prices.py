@@ -41,9 +41,14 @@ class Prices(Stored):
         Raises Invalid at `/j` for a price that is neither 0 nor from `SMALLEST` to `LARGEST`.
         """
         paid = np.array(cost, dtype=np.float64)
-        wrong = np.flatnonzero(~((paid == 0) | ((paid >= SMALLEST) & (paid <= LARGEST))))
+        wrong = np.flatnonzero(
+            ~((paid == 0) | ((paid >= SMALLEST) & (paid <= LARGEST)))
+        )
         reject(
-            (Flaw(pointer(j), f"a price is 0, or from {SMALLEST:g} to {LARGEST:g}") for j in wrong),
+            (
+                Flaw(pointer(j), f"a price is 0, or from {SMALLEST:g} to {LARGEST:g}")
+                for j in wrong
+            ),
             "invalid prices",
         )
         return cls(paid, paid, np.full(len(paid), -1, dtype=np.int32))
@@ -65,7 +70,11 @@ class Prices(Stored):
         """The long form of requests, ready for JSON; `names` are those of the features."""
         entries: list[dict[str, Any]] = []
         for name, cost, discounted, group in zip(
-            names, self.cost.tolist(), self.discounted.tolist(), self.group.tolist(), strict=True
+            names,
+            self.cost.tolist(),
+            self.discounted.tolist(),
+            self.group.tolist(),
+            strict=True,
         ):
             entry: dict[str, Any] = {"feature": name, "cost": cost}
             if group >= 0:
@@ -79,7 +88,9 @@ class Prices(Stored):
         prices = []
         for j in order:
             group = int(self.group[j])
-            prices.append(float(self.discounted[j] if group in opened else self.cost[j]))
+            prices.append(
+                float(self.discounted[j] if group in opened else self.cost[j])
+            )
             if group >= 0:
                 opened.add(group)
         return prices
@@ -132,14 +143,18 @@ def purchases(
     return price, paid, bought
 
 
-def chained(features: Ints, missing: Bools, prices: Prices, limit: float) -> tuple[F64, F64, Bools]:
+def chained(
+    features: Ints, missing: Bools, prices: Prices, limit: float
+) -> tuple[F64, F64, Bools]:
     """The price, the payment and whether it is reached of each of `features` (n, S), in this order.
 
     A row reaches a feature within `limit`: the first that is not affordable ends the chain.
     """
     price, paid, _ = purchases(features, missing, prices)
     before = np.cumsum(paid, axis=1) - paid
-    reached: Bools = np.logical_and.accumulate(before + price <= limit + slack_of(limit), axis=1)
+    reached: Bools = np.logical_and.accumulate(
+        before + price <= limit + slack_of(limit), axis=1
+    )
     return price, paid, reached
 
 

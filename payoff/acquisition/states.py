@@ -63,7 +63,11 @@ class Trajectories:
         """The rows of all parts, with room for the longest trajectory."""
         longest = max(part.asked.shape[1] for part in parts)
         # The width of each array of states, and the value that fills it after the end of a row.
-        widths = {"asked": (longest, -1), "price": (longest, 0), "missing": (longest, 0)}
+        widths = {
+            "asked": (longest, -1),
+            "price": (longest, 0),
+            "missing": (longest, 0),
+        }
         widths |= {"P": (longest + 1, 0), "vote": (longest + 1, 0)}
         joined = {}
         for name in cls.__dataclass_fields__:
@@ -129,7 +133,9 @@ class StepwiseModel(Protocol):
         """The features that the model may ask for, ascending."""
         ...
 
-    def step(self, X: F64, status: Ints, prices: Prices, budget: float | None = None) -> States:
+    def step(
+        self, X: F64, status: Ints, prices: Prices, budget: float | None = None
+    ) -> States:
         """The states of n cases, and the feature that each should acquire next.
 
         X (n, m) float64, with any number where a feature is unknown; status (n, m): 0 unknown, -1
@@ -142,7 +148,11 @@ class StepwiseModel(Protocol):
         ...
 
     def travel(
-        self, X: F64, prices: Prices, budget: float | None = None, missing: Bools | None = None
+        self,
+        X: F64,
+        prices: Prices,
+        budget: float | None = None,
+        missing: Bools | None = None,
     ) -> Trajectories:
         """Acquire the features of complete rows X (n, m) until none is affordable.
 
@@ -173,7 +183,11 @@ def checked(
     X = np.ascontiguousarray(X, dtype=np.float64)
     status = np.ascontiguousarray(status, dtype=np.int32)
     if X.ndim != 2 or X.shape[1] != n_features or status.shape != X.shape:
-        raise Invalid.at("", f"cases are rows of {n_features} values, with a status for each value")
+        raise Invalid.at(
+            "", f"cases are rows of {n_features} values, with a status for each value"
+        )
     if len(prices) != n_features:
-        raise Invalid.at("/feature_costs", f"{len(prices)} prices for {n_features} features")
+        raise Invalid.at(
+            "/feature_costs", f"{len(prices)} prices for {n_features} features"
+        )
     return X, status, limit_of(budget)

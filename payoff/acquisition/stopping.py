@@ -67,7 +67,9 @@ class Worth(Stored):
         gain = np.maximum(gain, 0.0)
         return np.where(stake > 0, np.minimum(gain, stake), 0.0)
 
-    def stops(self, feature: np.ndarray, price: np.ndarray, stake: np.ndarray) -> np.ndarray:
+    def stops(
+        self, feature: np.ndarray, price: np.ndarray, stake: np.ndarray
+    ) -> np.ndarray:
         """Where the feature is not worth its price; one that is free is never refused."""
         return (price > 0) & (self.gain(feature, stake) <= price)
 
@@ -92,7 +94,9 @@ class Experience(Stored):
     def __len__(self) -> int:
         return len(self.y)
 
-    def worth(self, B: np.ndarray, prices: Prices, budget: float | None = None) -> Worth:
+    def worth(
+        self, B: np.ndarray, prices: Prices, budget: float | None = None
+    ) -> Worth:
         """The worth of going on with benefits B (K, A), at `prices`, where a case spends a budget.
 
         The order of questions stays the one at the prices of training, which is an approximation
@@ -106,7 +110,9 @@ class Experience(Stored):
         limit = limit_of(budget)
         if math.isinf(limit):
             return unlimited
-        return self._backward(stake, benefit, prices, limit + slack_of(limit), unlimited)
+        return self._backward(
+            stake, benefit, prices, limit + slack_of(limit), unlimited
+        )
 
     def _backward(
         self,
@@ -119,7 +125,9 @@ class Experience(Stored):
         """The lines of all features; `fallback` where too few questions are affordable."""
         price, paid, bought = purchases(self.asked, self.missing, prices, limit)
         sums = _Sums(self.n_features, fallback)
-        ahead = np.zeros(len(self))  # the gain of going on from the state, less its cost
+        ahead = np.zeros(
+            len(self)
+        )  # the gain of going on from the state, less its cost
         for s in range(self.asked.shape[1] - 1, -1, -1):
             on = np.flatnonzero(bought[:, s])
             feature = self.asked[on, s]
@@ -175,10 +183,17 @@ def stopping_states(
     states = np.broadcast_to(np.arange(S), (n, S))
     stops = np.ones((n, S + 1), dtype=bool)
     for number, (B, worth) in enumerate(worths):
-        open_states = (states < trajectories.length[:, None]) & (matrix == number)[:, None]
+        open_states = (states < trajectories.length[:, None]) & (matrix == number)[
+            :, None
+        ]
         unfinished = np.zeros(int(open_states.sum()), dtype=bool)
-        P = probabilities(trajectories.P[:, :S][open_states], states[open_states], unfinished)
-        feature, price = trajectories.asked[open_states], trajectories.price[open_states]
+        P = probabilities(
+            trajectories.P[:, :S][open_states], states[open_states], unfinished
+        )
+        feature, price = (
+            trajectories.asked[open_states],
+            trajectories.price[open_states],
+        )
         stops[:, :S][open_states] = worth.stops(feature, price, at_stake(P, B))
     ends: np.ndarray = np.minimum(stops.argmax(axis=1), trajectories.length)
     return ends
@@ -198,7 +213,9 @@ class _Sums:
 
     def add(self, feature: np.ndarray, stake: np.ndarray, gain: np.ndarray) -> None:
         weights = (np.ones(len(feature)), stake, gain, stake * stake, stake * gain)
-        self._sums += [np.bincount(feature, weight, minlength=self._m) for weight in weights]
+        self._sums += [
+            np.bincount(feature, weight, minlength=self._m) for weight in weights
+        ]
         np.minimum.at(self._low, feature, stake)
         np.maximum.at(self._high, feature, stake)
 
@@ -236,7 +253,9 @@ def _line(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 _PRIOR_ROWS = 10.0  # the weight, in rows, of the ridge on the factors of classes
-_SMALLEST = 1e-3  # a smaller share of a forest counts as this: pure leaves have many zeros
+_SMALLEST = (
+    1e-3  # a smaller share of a forest counts as this: pure leaves have many zeros
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,7 +295,9 @@ class Blend(Stored):
     lowest: float
 
     @classmethod
-    def fit(cls, parts: Sequence[np.ndarray], y: np.ndarray, weight: np.ndarray) -> Self:
+    def fit(
+        cls, parts: Sequence[np.ndarray], y: np.ndarray, weight: np.ndarray
+    ) -> Self:
         """By maximum likelihood from J times P (N, K), class codes y and weights (N,). O(N J K)."""
         J = len(parts)
         n, K = parts[0].shape
@@ -291,13 +312,17 @@ class Blend(Stored):
             wrong[rows, y] -= 1.0
             wrong *= weight[:, None]
             ridge = _PRIOR_ROWS * parameters[J:]
-            gradient = np.concatenate((np.tensordot(logs, wrong, 2), wrong.sum(axis=0) + ridge))
+            gradient = np.concatenate(
+                (np.tensordot(logs, wrong, 2), wrong.sum(axis=0) + ridge)
+            )
             value = (total - scores[rows, y]) @ weight + 0.5 * ridge @ parameters[J:]
             return float(value), gradient
 
         bounds = [(0.0, None)] * J + [(None, None)] * K
         start = np.concatenate((np.full(J, 1 / J), np.zeros(K)))
-        fitted = scipy.optimize.minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x
+        fitted = scipy.optimize.minimize(
+            loss, start, jac=True, method="L-BFGS-B", bounds=bounds
+        ).x
         return cls(fitted[:J], fitted[J:], 1 / (weight.sum() + 2))
 
     def apply(self, parts: Sequence[np.ndarray]) -> np.ndarray:

@@ -50,8 +50,12 @@ class TreeGrower:
         max_depth: int | None = None,
     ) -> None:
         total = rows.weights.sum()
-        self.prior = np.bincount(rows.codes, weights=rows.weights, minlength=n_classes) / total
-        self._orders = order_categories(rows.X, rows.codes, rows.weights, n_classes, categorical)
+        self.prior = (
+            np.bincount(rows.codes, weights=rows.weights, minlength=n_classes) / total
+        )
+        self._orders = order_categories(
+            rows.X, rows.codes, rows.weights, n_classes, categorical
+        )
         self._table = bin_columns(self._orders.apply(rows.X))
         self._codes = rows.codes
         self._share = rows.weights / total
@@ -68,20 +72,33 @@ class TreeGrower:
         """The arguments of `grow_drawn` for one tree of each seed."""
         prices = self._prices.cost**rule.exponent
         table = self._table
-        rows = (table.codes, table.low, table.high, self._codes, self._share, self.prior)
+        rows = (
+            table.codes,
+            table.low,
+            table.high,
+            self._codes,
+            self._share,
+            self.prior,
+        )
         return *rows, prices, rule.alpha, self._max_depth, seeds
 
     def forest(self, parts: Iterable[Nodes]) -> FlatForest:
         """The forest of trees that were grown from these rows."""
-        return FlatForest(beside(list(parts), self.prior), len(self._prices), self._orders)
+        return FlatForest(
+            beside(list(parts), self.prior), len(self._prices), self._orders
+        )
 
     def costs(self, validation: Sample) -> "PathCosts":
         """Mean cost and error on the validation rows of the forest of 1, 2, … trees."""
         X = self._orders.apply(validation.X)
-        return PathCosts(X, validation.codes, validation.weights, self._prices, len(self.prior))
+        return PathCosts(
+            X, validation.codes, validation.weights, self._prices, len(self.prior)
+        )
 
 
-def batches(growers: Sequence[TreeGrower], rule: Rule, seeds: np.ndarray) -> Iterator[list[Nodes]]:
+def batches(
+    growers: Sequence[TreeGrower], rule: Rule, seeds: np.ndarray
+) -> Iterator[list[Nodes]]:
     """For each grower the flat trees of the next few seeds; joblib's parallel_config sets where.
 
     Some batches are grown before the caller takes them; the trees do not depend on where they grow.
@@ -96,7 +113,10 @@ def batches(growers: Sequence[TreeGrower], rule: Rule, seeds: np.ndarray) -> Ite
             if is_over:
                 return
             few_seeds = seeds[start : start + batch]
-            yield from (delayed(grow_drawn)(*grower.order(rule, few_seeds)) for grower in growers)
+            yield from (
+                delayed(grow_drawn)(*grower.order(rule, few_seeds))
+                for grower in growers
+            )
 
     trees = Parallel(prefer="threads", return_as="generator")(work())
     try:
@@ -122,7 +142,9 @@ def grow_drawn(
     for seed in seeds:
         rows = np.random.default_rng(int(seed)).choice(n, size=n, p=share)
         drawn = np.bincount(rows, minlength=n)
-        trees.append(grow_tree(table, codes, drawn, len(prior), prices, alpha, max_depth))
+        trees.append(
+            grow_tree(table, codes, drawn, len(prior), prices, alpha, max_depth)
+        )
     return flatten(trees, prior)
 
 
@@ -133,7 +155,12 @@ class PathCosts:
     """
 
     def __init__(
-        self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, prices: Prices, n_classes: int
+        self,
+        X: np.ndarray,
+        codes: np.ndarray,
+        weights: np.ndarray,
+        prices: Prices,
+        n_classes: int,
     ) -> None:
         self._rows = (np.ascontiguousarray(X, dtype=np.float32), codes, weights)
         self._prices = prices.arrays
@@ -180,7 +207,9 @@ def prefixes(
                     used[i, f] = True
                     total += weight[i] * discounted[f]
                     g = group[f]
-                    more = price[f] - discounted[f] - (discount[i, g] if g >= 0 else 0.0)
+                    more = (
+                        price[f] - discounted[f] - (discount[i, g] if g >= 0 else 0.0)
+                    )
                     if more > 0.0:
                         total += weight[i] * more
                         discount[i, g] += more

@@ -90,7 +90,9 @@ class TreeOfClassifiers(Stored):
         P /= P.sum(axis=1, keepdims=True)
         return P
 
-    def step(self, X: F64, status: Ints, prices: Prices, budget: float | None = None) -> States:
+    def step(
+        self, X: F64, status: Ints, prices: Prices, budget: float | None = None
+    ) -> States:
         """The states of n cases (`StepwiseModel.step`).
 
         A case stays at a node until all features that the node needs are known; then the node sends
@@ -126,7 +128,11 @@ class TreeOfClassifiers(Stored):
         )  # fmt: skip
 
     def travel(
-        self, X: F64, prices: Prices, budget: float | None = None, missing: Bools | None = None
+        self,
+        X: F64,
+        prices: Prices,
+        budget: float | None = None,
+        missing: Bools | None = None,
     ) -> Trajectories:
         """Trajectories of n rows (`StepwiseModel.travel`).
 
@@ -134,7 +140,11 @@ class TreeOfClassifiers(Stored):
         """
         unknown = np.zeros(np.shape(X), dtype=np.int32)
         X, _, limit = checked(self.n_features, X, unknown, prices, budget)
-        free = np.isnan(X) if missing is None else np.ascontiguousarray(missing, dtype=np.bool_)
+        free = (
+            np.isnan(X)
+            if missing is None
+            else np.ascontiguousarray(missing, dtype=np.bool_)
+        )
         n, S = len(X), len(self.columns)
         Z = self.scorer.scores(X)
         features, price = np.full((n, S), -1, dtype=np.int32), np.zeros((n, S))
@@ -150,7 +160,9 @@ class TreeOfClassifiers(Stored):
         P = self.probabilities(flat).reshape(n, states, -1)
         vote = self.chosen(flat).reshape(n, states)
         settled = np.where(resolved, length, -1)
-        return Trajectories.cut(features, price, free, P, vote, length, settled, resolved)
+        return Trajectories.cut(
+            features, price, free, P, vote, length, settled, resolved
+        )
 
     def answers(self, Z: F64, reached: np.ndarray) -> np.ndarray:
         """Predicting scores (n, L), of all scores Z, at the nodes `reached` (n,); `prior` at -1."""
@@ -190,7 +202,10 @@ def bill(needs: Bools, done: Bools, opened: Bools, prices: PriceArrays, order: I
 
     The cheapest comes first, of equal ones the earlier.
     """
-    known, begun = np.empty(done.shape[0], np.bool_), np.empty(opened.shape[0], np.bool_)
+    known, begun = (
+        np.empty(done.shape[0], np.bool_),
+        np.empty(opened.shape[0], np.bool_),
+    )
     group = prices[2]
     copy(done, known)
     copy(opened, begun)
@@ -262,7 +277,10 @@ def walk(nodes: Nodes, up: Bools, status: I32, prices: PriceArrays, n_groups: in
     """
     upper, lower, needs = nodes
     n, m = status.shape
-    opened, first = np.zeros(n_groups, dtype=np.bool_), np.zeros(n_groups, dtype=np.int64)
+    opened, first = (
+        np.zeros(n_groups, dtype=np.bool_),
+        np.zeros(n_groups, dtype=np.int64),
+    )
     done, offered = np.empty(m, dtype=np.bool_), np.empty(m)
     for i in range(n):
         for j in range(m):
@@ -274,7 +292,10 @@ def walk(nodes: Nodes, up: Bools, status: I32, prices: PriceArrays, n_groups: in
             if count:
                 n_waiting[i], total[i] = count, sum_
                 for place in range(count):
-                    waiting[i, order[i, place]], price[i, order[i, place]] = 1, offered[place]
+                    waiting[i, order[i, place]], price[i, order[i, place]] = (
+                        1,
+                        offered[place],
+                    )
                 break
             for j in range(m):
                 missed[i] |= needs[node, j] and status[i, j] < 0

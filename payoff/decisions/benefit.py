@@ -79,7 +79,9 @@ class Prepared:
     @cached_property
     def warnings(self) -> list[str]:
         """What looks like a mistake in the matrix."""
-        return oddities(self.benefits, self.actions, self.classes, self.best) or [*self.like_costs]
+        return oddities(self.benefits, self.actions, self.classes, self.best) or [
+            *self.like_costs
+        ]
 
     @cached_property
     def in_words(self) -> list[str]:
@@ -90,10 +92,16 @@ class Prepared:
         """
         if self.benefits.ndim > 2 or self.benefits.size > MOST_CELLS_IN_WORDS:
             return []
-        terms = {} if self.cases is None else {(t.row, t.action): t for t in self.cases.terms}
+        terms = (
+            {}
+            if self.cases is None
+            else {(t.row, t.action): t for t in self.cases.terms}
+        )
         sentences = []
         for k, row in enumerate(self.benefits.tolist()):
-            effects = [_effect(benefit, terms.get((k, a))) for a, benefit in enumerate(row)]
+            effects = [
+                _effect(benefit, terms.get((k, a))) for a, benefit in enumerate(row)
+            ]
             pairs = zip(self.actions, effects, strict=True)
             listed = ", ".join(f"{action} {effect}" for action, effect in pairs)
             sentences.append(f"{self.classes[k]}: {listed}")
@@ -113,7 +121,9 @@ class Prepared:
         """`decide` for each row of posteriors P (n, K)."""
         if self.benefits.ndim == 3:
             return decide(P, self.benefits)
-        return Decision(least(self._losses_by_action.dot(P.T), P.shape[1]), P.dot(self.benefits))
+        return Decision(
+            least(self._losses_by_action.dot(P.T), P.shape[1]), P.dot(self.benefits)
+        )
 
 
 def _effect(benefit: float, term: Term | None) -> str:
@@ -136,7 +146,9 @@ def regrets(P: np.ndarray, B: np.ndarray) -> np.ndarray:
     regrets_by_class = losses(B)
     R = np.zeros((B.shape[-1], len(P)))
     for k in range(P.shape[1]):
-        of_class = regrets_by_class[k][:, None] if B.ndim == 2 else regrets_by_class[:, k].T
+        of_class = (
+            regrets_by_class[k][:, None] if B.ndim == 2 else regrets_by_class[:, k].T
+        )
         R += of_class * P[:, k]
     return R
 
@@ -153,7 +165,9 @@ def irrelevance(B: np.ndarray, actions: Sequence[object] | None = None) -> list[
         return []
     if B.ndim == 3:
         count = len(B) - int(np.count_nonzero(relevant))
-        dominant = f"in the benefit matrices of {count} of {len(B)} instances one action"
+        dominant = (
+            f"in the benefit matrices of {count} of {len(B)} instances one action"
+        )
     else:
         best = int(inferior.argmin())
         dominant = f"action {(best if actions is None else actions[best])!r}"
@@ -173,7 +187,9 @@ def like_costs(B: np.ndarray) -> list[str]:
     if ((diagonal >= B).sum(axis=-1) > 1).any():
         return []
     diagonal_is_least = "in each row that of the same place is the least"
-    return [f"no number of 'benefits' is negative, and {diagonal_is_least}: are these costs?"]
+    return [
+        f"no number of 'benefits' is negative, and {diagonal_is_least}: are these costs?"
+    ]
 
 
 def _namesakes(actions: Sequence[object], classes: Sequence[object]) -> tuple[int, ...]:
@@ -214,7 +230,9 @@ def oddities(
     plausible = is_best[..., np.arange(len(columns)), columns].any(axis=-1)
     if plausible.all():
         return []
-    matrices = f" in {int((~plausible).sum())} of {len(B)} matrices" if B.ndim == 3 else ""
+    matrices = (
+        f" in {int((~plausible).sum())} of {len(B)} matrices" if B.ndim == 3 else ""
+    )
     convention = "rows are actual classes, columns are actions, and benefits are gains, not costs"
     return [f"in no class the best action is {expected}{matrices}: {convention}"]
 
@@ -244,11 +262,15 @@ def row_benefits(y: np.ndarray, choice: np.ndarray, B: np.ndarray) -> np.ndarray
     """The benefit of each decision, float64 (n,), for class codes y (n,), actions (n,) and B (K, A)
     or (n, K, A).
     """
-    earned: np.ndarray = B[y, choice] if B.ndim == 2 else B[np.arange(len(y)), y, choice]
+    earned: np.ndarray = (
+        B[y, choice] if B.ndim == 2 else B[np.arange(len(y)), y, choice]
+    )
     return earned
 
 
-def confusion(y: np.ndarray, choice: np.ndarray, n_classes: int, n_actions: int) -> np.ndarray:
+def confusion(
+    y: np.ndarray, choice: np.ndarray, n_classes: int, n_actions: int
+) -> np.ndarray:
     """The number of rows by true class and action: int64 (K, A) from class codes (n,) and actions
     (n,).
     """
@@ -257,7 +279,10 @@ def confusion(y: np.ndarray, choice: np.ndarray, n_classes: int, n_actions: int)
 
 
 def as_benefits(
-    value: Any, n_classes: int, n_instances: int | None = None, n_actions: int | None = None
+    value: Any,
+    n_classes: int,
+    n_instances: int | None = None,
+    n_actions: int | None = None,
 ) -> np.ndarray:
     """Benefits from nested lists as float64: (K, A), or (n, K, A) where nested three deep.
 
@@ -296,7 +321,9 @@ def least(regrets: np.ndarray, n_classes: int) -> np.ndarray:
     if regrets.shape[1] == 1:  # for a single row, lists are faster than arrays
         regret_of = regrets[:, 0].tolist()
         highest = min(regret_of) * (1.0 + TIE * n_classes)
-        return np.array([next(a for a, regret in enumerate(regret_of) if regret <= highest)])
+        return np.array(
+            [next(a for a, regret in enumerate(regret_of) if regret <= highest)]
+        )
     tied: np.ndarray = regrets <= regrets.min(axis=0) * (1.0 + TIE * n_classes)
     if len(tied) == 2:  # comparing two rows takes a tenth of the time of `argmax`
         first: np.ndarray = (tied[1] > tied[0]).astype(np.intp)
@@ -318,7 +345,9 @@ def _converted(value: Any, shape: Sequence[int]) -> np.ndarray | None:
     """
     level = [value]
     for size in shape:
-        if not (_LISTS.issuperset(map(type, level)) and {size}.issuperset(map(len, level))):
+        if not (
+            _LISTS.issuperset(map(type, level)) and {size}.issuperset(map(len, level))
+        ):
             return None
         level = list(chain.from_iterable(level))
     if not _NUMBERS.issuperset(map(type, level)):
@@ -350,7 +379,9 @@ def _flaws(value: Any, shape: Sequence[int], loc: str) -> Iterator[Flaw]:
     if type(value) not in _LISTS:
         yield Flaw(loc, f"here is a list of {parts}, one per {unit}")
     elif len(value) != shape[0]:
-        yield Flaw(loc, f"{len(value)} {parts} where {shape[0]} are needed, one per {unit}")
+        yield Flaw(
+            loc, f"{len(value)} {parts} where {shape[0]} are needed, one per {unit}"
+        )
     else:
         for i, part in enumerate(value):
             yield from _flaws(part, shape[1:], loc + pointer(i))

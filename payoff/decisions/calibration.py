@@ -49,7 +49,9 @@ class Sigmoid(Stored):
         odds = logit(np.minimum(np.maximum(Q, self.limit), 1.0 - self.limit))
         odds *= self.slopes
         odds += self.offsets
-        return _joined(np.minimum(np.maximum(expit(odds), self.lowest), 1.0 - self.lowest))
+        return _joined(
+            np.minimum(np.maximum(expit(odds), self.lowest), 1.0 - self.lowest)
+        )
 
 
 @dataclass(frozen=True)
@@ -92,12 +94,16 @@ class Isotonic(Stored):
     def apply(self, P: np.ndarray) -> np.ndarray:
         if len(self.knots) == 1:
             out = np.empty_like(P)
-            np.subtract(1.0, np.interp(P[:, 1], self.knots[0], self.heights[0]), out[:, 0])
+            np.subtract(
+                1.0, np.interp(P[:, 1], self.knots[0], self.heights[0]), out[:, 0]
+            )
             np.subtract(1.0, out[:, 0], out[:, 1])
             return out
         curves = zip(self.knots, self.heights, strict=True)
         return _joined(
-            np.column_stack([np.interp(P[:, k], *curve) for k, curve in enumerate(curves)])
+            np.column_stack(
+                [np.interp(P[:, k], *curve) for k, curve in enumerate(curves)]
+            )
         )
 
 

@@ -30,7 +30,11 @@ _OPTIONS = {"maxiter": 1000, "ftol": 1e-15, "gtol": 1e-9}
 
 
 def fit_calibrator(
-    method: str, P: np.ndarray, codes: np.ndarray, weights: np.ndarray, resolution: float = 0.0
+    method: str,
+    P: np.ndarray,
+    codes: np.ndarray,
+    weights: np.ndarray,
+    resolution: float = 0.0,
 ) -> Calibrator:
     """A calibrator by `isotonic` or `sigmoid`; the other arguments as in `fit_sigmoid`."""
     if method == "isotonic":
@@ -68,7 +72,9 @@ def _limited(
     if P.shape[1] > 2:
         slope, offsets = _multinomial(np.log(np.maximum(P, limit)), codes, weights)
         return Multinomial(slope, offsets, lowest, limit)
-    slope, offset = platt(logit(np.clip(P[:, 1], limit, 1 - limit)), codes == 1, weights)
+    slope, offset = platt(
+        logit(np.clip(P[:, 1], limit, 1 - limit)), codes == 1, weights
+    )
     return Sigmoid(np.array([slope]), np.array([offset]), lowest, limit)
 
 
@@ -83,7 +89,11 @@ def fit_isotonic(P: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Isoto
     K = P.shape[1]
     classes = range(1, 2) if K == 2 else range(K)
     fits = [_rising(P[:, k], codes == k, weights) for k in classes]
-    is_rare = np.bincount(codes, minlength=K) < MIN_ROWS_OF_CURVE if K > 2 else np.zeros(K, bool)
+    is_rare = (
+        np.bincount(codes, minlength=K) < MIN_ROWS_OF_CURVE
+        if K > 2
+        else np.zeros(K, bool)
+    )
     rare = np.flatnonzero(is_rare)
     if len(rare):
         pooled = _rising(P.ravel(), np.eye(K)[codes].ravel(), np.repeat(weights, K))
@@ -99,7 +109,9 @@ def _rising(p: np.ndarray, is_class: np.ndarray, weights: np.ndarray) -> Any:
     return IsotonicRegression().fit(p, is_class.astype(np.float64), weights)
 
 
-def platt(odds: np.ndarray, is_class: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
+def platt(
+    odds: np.ndarray, is_class: np.ndarray, weights: np.ndarray
+) -> tuple[float, float]:
     """Slope (>= 0) and offset of the most likely sigmoid."""
     weights = weights * (len(weights) / weights.sum())  # the smoothing counts rows
     inside, outside = float(weights[is_class].sum()), float(weights[~is_class].sum())
@@ -145,5 +157,7 @@ def _minimum(
     """
     start = np.append(1.0, np.zeros(offsets))
     bounds = [(0.0, None), *[(None, None)] * offsets]
-    line = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=_OPTIONS).x
+    line = minimize(
+        loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=_OPTIONS
+    ).x
     return float(line[0]), line[1:]

@@ -56,7 +56,11 @@ class CaseBenefits:
         """The values (n, J) of the terms' columns: of `columns`, or numeric features of rows X
         (n, m). Invalid at a cell whose column is neither.
         """
-        features = {name: j for j, name in enumerate(schema.names) if j not in schema.categorical}
+        features = {
+            name: j
+            for j, name in enumerate(schema.names)
+            if j not in schema.categorical
+        }
         known = {**features, **columns}
         reject(
             _unusable(f"{term.place}/column", term.column, schema, known)
@@ -64,7 +68,10 @@ class CaseBenefits:
             if term.column not in known
         )
         return np.column_stack(
-            [columns[name] if name in columns else X[:, features[name]] for name in self.columns]
+            [
+                columns[name] if name in columns else X[:, features[name]]
+                for name in self.columns
+            ]
         )
 
     def at(
@@ -116,7 +123,11 @@ class CaseBenefits:
         """The matrix of benefits in JSON, as nested lists of numbers and terms."""
         matrix: list[list[Any]] = self.base.tolist()
         for row, action, column, times, _ in self.terms:
-            matrix[row][action] = {"column": column, "times": times, "plus": matrix[row][action]}
+            matrix[row][action] = {
+                "column": column,
+                "times": times,
+                "plus": matrix[row][action],
+            }
         return matrix
 
 

@@ -32,12 +32,16 @@ def of_terms(T: np.ndarray, base: np.ndarray, chosen: np.ndarray) -> Contributio
     if L <= 2:
         values = T[:, :, -1] - T[:, :, 0] if L == 2 else T[:, :, 0]
         start = base[-1] - base[0] if L == 2 else base[0]
-        return Contributions(values, np.full(n, start), np.ones(n, dtype=np.intp), "log_odds")
+        return Contributions(
+            values, np.full(n, start), np.ones(n, dtype=np.intp), "log_odds"
+        )
     values = T[np.arange(n), :, chosen] - T.mean(axis=2)
     return Contributions(values, (base - base.mean())[chosen], chosen, "log_ratio")
 
 
-_MARGIN_OF_BOUND = 1 - 1e-6  # factor of a lower bound, so that rounding does not make it too large
+_MARGIN_OF_BOUND = (
+    1 - 1e-6
+)  # factor of a lower bound, so that rounding does not make it too large
 _HALVINGS = 80  # of the interval in which a multiplier is searched
 
 
@@ -71,7 +75,9 @@ def flips(P: np.ndarray, B: np.ndarray, choice: np.ndarray) -> Flips:
     rows = np.arange(n)
     matrices = np.broadcast_to(B, (n, *B.shape[-2:]))
     chosen = matrices[rows, :, choice]
-    gains = chosen[:, :, None] - matrices  # (n, K, A): of the choice over each action, by class
+    gains = (
+        chosen[:, :, None] - matrices
+    )  # (n, K, A): of the choice over each action, by class
     margins = np.einsum("nk,nka->na", P, gains)
     margins[rows, choice] = np.inf
     runner_up = margins.argmin(axis=1)
@@ -89,7 +95,9 @@ def flips(P: np.ndarray, B: np.ndarray, choice: np.ndarray) -> Flips:
             break
         q = _nearest(P[at], -gains[at, :, action[at]])
         distance = ((q - P[at]) ** 2).sum(axis=1)
-        closer = (distance < nearest[at]) | ((distance == nearest[at]) & (action[at] < to[at]))
+        closer = (distance < nearest[at]) | (
+            (distance == nearest[at]) & (action[at] < to[at])
+        )
         at, q, distance = at[closer], q[closer], distance[closer]
         nearest[at], point[at], to[at] = distance, q, action[at]
     return Flips(runner_up, margin, point, to, cell, margin / P[rows, cell])

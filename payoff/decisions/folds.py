@@ -27,7 +27,10 @@ def shuffled_groups(
     """The m rows of each group in random order, and how many of them to hold out: `round(part m)`,
     at most m - 1.
     """
-    orders = [random.permutation(np.flatnonzero(groups == group)) for group in np.unique(groups)]
+    orders = [
+        random.permutation(np.flatnonzero(groups == group))
+        for group in np.unique(groups)
+    ]
     return [(rows, min(round(part * len(rows)), len(rows) - 1)) for rows in orders]
 
 
@@ -42,5 +45,7 @@ def multilabel_folds(Y: np.ndarray, folds: int, seed: int) -> np.ndarray:
     rare = (2 * ones <= len(Y)) == Y
     counts = rare.sum(axis=0)
     order = np.argsort(counts, kind="stable")
-    groups = np.where(rare[:, order].any(axis=1), rare[:, order].argmax(axis=1), Y.shape[1])
+    groups = np.where(
+        rare[:, order].any(axis=1), rare[:, order].argmax(axis=1), Y.shape[1]
+    )
     return stratified_folds(groups, folds, seed)

@@ -29,11 +29,15 @@ from payoff.errors import Invalid
 _SECONDS = 10.0
 _SECONDS_OF_COUNTS = 5.0
 _TIME_LIMIT = 1  # a status of SciPy's milp
-_NOT_FOUND = f"in {_SECONDS_OF_COUNTS:g} seconds no decisions within these limits were found"
+_NOT_FOUND = (
+    f"in {_SECONDS_OF_COUNTS:g} seconds no decisions within these limits were found"
+)
 _SIZE = 1e3  # of the largest coefficient, as HiGHS neglects 1e-6
 _SMALL = 2e-9  # of the largest use of a resource: the tolerance of a limit
 _MAX_PRICES = 300  # price vectors to evaluate
-_SMOOTHING = 0.5  # share of the best duals so far in those evaluated next (Wentges 1997)
+_SMOOTHING = (
+    0.5  # share of the best duals so far in those evaluated next (Wentges 1997)
+)
 _WORK = 10_000_000  # losses of rows by columns, in all evaluations of counts
 _ZERO = 1e-6  # of the largest price: smaller ones are rounding of the linear program
 _EXACT = 1e-8  # of the largest price: a smaller gap is rounding
@@ -53,7 +57,9 @@ def counts_within(n: int, limits: Limits, near: I64) -> I64:
     solved = milp(
         np.append(zeros, ones),
         integrality=np.append(ones, zeros),
-        bounds=Bounds(np.append(limits.lower, zeros), np.append(limits.upper, np.full(m, np.inf))),
+        bounds=Bounds(
+            np.append(limits.lower, zeros), np.append(limits.upper, np.full(m, np.inf))
+        ),
         constraints=[
             LinearConstraint(np.append(ones, zeros), n, n),
             _within(limits, n, m),
@@ -135,7 +141,10 @@ class _Search:
             self._mean = mixture.x @ counts
             if mixture.fun * scale - self._bound <= _EXACT * scale or monotonic() > end:
                 return
-            loss, count = _total(self._D, column), np.bincount(column, minlength=len(self._D))
+            loss, count = (
+                _total(self._D, column),
+                np.bincount(column, minlength=len(self._D)),
+            )
             repeated = (counts == count).all(axis=1)
             if smoothing == 0.0 and (repeated & (losses == loss)).any():
                 return  # the mixture contains these decisions
@@ -202,14 +211,21 @@ class _Search:
         m = len(self._counts)
         steepest = _MAX_RATIO * unit
         near = [plane for plane in self._planes if np.abs(plane[1]).max() <= steepest]
-        levels = np.array([level + prices @ self._counts - self._loss for level, prices in near])
+        levels = np.array(
+            [level + prices @ self._counts - self._loss for level, prices in near]
+        )
         levels *= _SIZE / unit
         slopes = np.array([prices for _, prices in near]) * (_SIZE / unit)
-        planes = LinearConstraint(np.hstack([-slopes, np.ones((len(near), 1))]), levels, np.inf)
+        planes = LinearConstraint(
+            np.hstack([-slopes, np.ones((len(near), 1))]), levels, np.inf
+        )
         equal_sum = LinearConstraint(np.append(np.ones(m), 0), 0, 0)
         within = _within(self._limits, self._D.shape[1], 1)
         within.ub = within.ub - within.A[:, :m] @ self._counts
-        lower, upper = self._limits.lower - self._counts, self._limits.upper - self._counts
+        lower, upper = (
+            self._limits.lower - self._counts,
+            self._limits.upper - self._counts,
+        )
         return milp(
             np.append(np.zeros(m), 1),
             integrality=np.append(np.ones(m), 0),
@@ -242,7 +258,11 @@ class _Rows:
             [unit[self._upper], -unit[self._lower], limits.uses / self._size[:, None]]
         )
         self.bounds = np.concatenate(
-            [limits.upper[self._upper], -limits.lower[self._lower], limits.available / self._size]
+            [
+                limits.upper[self._upper],
+                -limits.lower[self._lower],
+                limits.available / self._size,
+            ]
         )
 
     def allow(self, counts: I64) -> bool:
@@ -300,7 +320,9 @@ def _within(limits: Limits, n: int, extra: int) -> LinearConstraint:
     """
     scale = _SIZE / _sizes(limits)
     uses = np.hstack([limits.uses * scale[:, None], np.zeros((len(scale), extra))])
-    return LinearConstraint(uses, -np.inf, np.minimum(limits.available * scale, 2.0 * n * _SIZE))
+    return LinearConstraint(
+        uses, -np.inf, np.minimum(limits.available * scale, 2.0 * n * _SIZE)
+    )
 
 
 _EPS = 2.3e-16
@@ -342,7 +364,9 @@ def _move(
     moved[i] += 1
     for c in range(m):
         if c != b and D[c, i] < np.inf:
-            heapq.heappush(heaps[b * m + c], (D[c, i] - D[b, i], np.int32(-i), moved[i]))
+            heapq.heappush(
+                heaps[b * m + c], (D[c, i] - D[b, i], np.int32(-i), moved[i])
+            )
             _refresh(heaps[b * m + c], moved, loss, row, b, c)
     for c in range(m):
         if c != a:
@@ -373,7 +397,12 @@ def _relax(
                 step = 0.0
             size = max(large[a], abs(step))
             if reached[a] + step < reached[b] - m * m * _EPS * max(size, large[b]):
-                reached[b], large[b], parent[b], free[b] = reached[a] + step, size, a, unmoved
+                reached[b], large[b], parent[b], free[b] = (
+                    reached[a] + step,
+                    size,
+                    a,
+                    unmoved,
+                )
                 changed = True
         if not changed:
             break
@@ -414,8 +443,16 @@ def assign(D: F64, choice: I64, lower: I64, upper: I64) -> bool:
     always of one or two moves.
     """
     m, n = D.shape
-    count, flow, excess = np.zeros(m, np.int64), np.zeros(m, np.int64), np.zeros(m, np.int64)
-    moved, loss, row = np.zeros(n, np.int32), np.empty((m, m)), np.empty((m, m), np.int64)
+    count, flow, excess = (
+        np.zeros(m, np.int64),
+        np.zeros(m, np.int64),
+        np.zeros(m, np.int64),
+    )
+    moved, loss, row = (
+        np.zeros(n, np.int32),
+        np.empty((m, m)),
+        np.empty((m, m), np.int64),
+    )
     for i in range(n):
         count[choice[i]] += 1
     for a in range(m):

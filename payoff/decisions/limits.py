@@ -103,7 +103,9 @@ def decide_within(P: F64, B: F64, choice: I64, limits: Limits) -> Limited:
     D = np.vstack([of_unlimited.min(axis=0, initial=np.inf), losses[limited]])
     del losses, of_unlimited
     low = np.concatenate(([0], limits.lower[limited]))
-    high = np.concatenate(([n if len(unlimited) else 0], np.minimum(limits.upper[limited], n)))
+    high = np.concatenate(
+        ([n if len(unlimited) else 0], np.minimum(limits.upper[limited], n))
+    )
     if (low > high).any() or not low.sum() <= n <= high.sum():
         raise Invalid.at("/limits", UNMET.format(n=n))
     uses = np.hstack([np.zeros((len(limits.available), 1)), limits.uses[:, limited]])
@@ -174,8 +176,12 @@ def _transport(D: F64, column: I64, limits: Limits) -> Limited:
     loss[0] = np.where(count > lower, np.minimum(loss[0], 0.0), loss[0])
     reached = distances(loss, np.where(np.arange(len(D)) == 0, 0.0, np.inf))
     more = np.where(count == upper, np.maximum(0.0, -reached), 0.0)
-    forced = np.where(np.isfinite(reached) & (count < upper), np.minimum(0.0, -reached), np.nan)
-    return Limited(column, 0.0, np.where(count == lower, forced, 0.0), more, np.zeros(0))
+    forced = np.where(
+        np.isfinite(reached) & (count < upper), np.minimum(0.0, -reached), np.nan
+    )
+    return Limited(
+        column, 0.0, np.where(count == lower, forced, 0.0), more, np.zeros(0)
+    )
 
 
 def move_first(D: F64, column: I64, lower: int, upper: int) -> None:

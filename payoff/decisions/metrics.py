@@ -13,7 +13,10 @@ _SMALLEST = np.finfo(np.float64).eps  # probability of the log loss
 
 
 def holdout_metrics(
-    P: np.ndarray, codes: np.ndarray, classes: Sequence[Any], B: np.ndarray | None = None
+    P: np.ndarray,
+    codes: np.ndarray,
+    classes: Sequence[Any],
+    B: np.ndarray | None = None,
 ) -> dict[str, Any]:
     """Metrics of probabilities (n, K) of rows with true classes `codes` (n,) in 0…K-1, for JSON.
 
@@ -36,11 +39,15 @@ def holdout_metrics(
         "rows": len(P),
         "accuracy": float((chosen == codes).mean()),
         **_of_probabilities(P, codes),
-        "per_class": {str(label): _of_class(k, codes, chosen) for k, label in enumerate(classes)},
+        "per_class": {
+            str(label): _of_class(k, codes, chosen) for k, label in enumerate(classes)
+        },
     }
     if B is not None:
         metrics["benefit"] = float(row_benefits(codes, decide(P, B).choice, B).mean())
-        metrics["cost_blind_benefit"] = float(row_benefits(codes, cost_blind(P, B), B).mean())
+        metrics["cost_blind_benefit"] = float(
+            row_benefits(codes, cost_blind(P, B), B).mean()
+        )
     return metrics
 
 
@@ -87,7 +94,10 @@ def _calibration_error(P: np.ndarray, codes: np.ndarray) -> float:
     else:
         probability, occurred = P.max(axis=1), P.argmax(axis=1) == codes
     bins = np.minimum((probability * _BINS).astype(np.intp), _BINS - 1)
-    return float(np.abs(np.bincount(bins, probability - occurred, minlength=_BINS)).sum() / len(P))
+    return float(
+        np.abs(np.bincount(bins, probability - occurred, minlength=_BINS)).sum()
+        / len(P)
+    )
 
 
 def _auc(P: np.ndarray, codes: np.ndarray) -> float | None:
@@ -111,7 +121,9 @@ def rank_area(scores: np.ndarray, inside: np.ndarray) -> tuple[float, float]:
     positives = int(inside.sum())
     pairs = positives * (n - positives)
     _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
-    ranks = (counts.cumsum() - (counts - 1) / 2)[place]  # tied scores have the mean of their ranks
+    ranks = (counts.cumsum() - (counts - 1) / 2)[
+        place
+    ]  # tied scores have the mean of their ranks
     surplus = ranks[inside].sum() - positives * (positives + 1) / 2
     ties = counts.astype(np.float64)
     spread = (n + 1) - (ties**3 - ties).sum() / (n * (n - 1))
@@ -136,7 +148,9 @@ def mean_rank_area(
     if not varied.any():  # all scores of each column are equal
         return 0.5, 0.0
     weights = errors[varied] ** -2
-    return float(np.average(areas[varied], weights=weights)), float(weights.sum() ** -0.5)
+    return float(np.average(areas[varied], weights=weights)), float(
+        weights.sum() ** -0.5
+    )
 
 
 def _of_class(k: int, codes: np.ndarray, chosen: np.ndarray) -> dict[str, Any]:
@@ -153,7 +167,9 @@ def _of_class(k: int, codes: np.ndarray, chosen: np.ndarray) -> dict[str, Any]:
     }
 
 
-def multilabel_metrics(P: np.ndarray, Y: np.ndarray, labels: Sequence[Any]) -> dict[str, Any]:
+def multilabel_metrics(
+    P: np.ndarray, Y: np.ndarray, labels: Sequence[Any]
+) -> dict[str, Any]:
     """Metrics of probabilities (n, L) of labels that apply where Y (n, L) is 1, else 0, for JSON.
 
     - `rows`; `labels_per_row`: how many apply on average;
@@ -182,12 +198,16 @@ def multilabel_metrics(P: np.ndarray, Y: np.ndarray, labels: Sequence[Any]) -> d
     return {
         "rows": len(P),
         "labels_per_row": float(truth.sum(axis=1).mean()),
-        **{name: _mean([metrics[name] for metrics in of_label]) for name in of_label[0]},
+        **{
+            name: _mean([metrics[name] for metrics in of_label]) for name in of_label[0]
+        },
         "subset_accuracy": float((truth == chosen).all(axis=1).mean()),
         "hamming_loss": float((truth != chosen).mean()),
         "micro_f1": float(_f1(right.sum(), truth.sum(), chosen.sum())),
         "macro_f1": _mean(f1),
-        "mean_f1": float(_f1(right.sum(axis=1), truth.sum(axis=1), chosen.sum(axis=1)).mean()),
+        "mean_f1": float(
+            _f1(right.sum(axis=1), truth.sum(axis=1), chosen.sum(axis=1)).mean()
+        ),
         "per_label": {
             str(label): {
                 "rows": int(rows[j]),

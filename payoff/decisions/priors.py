@@ -18,13 +18,18 @@ def as_priors(shares: Mapping[str, float], classes: Sequence[str]) -> np.ndarray
     reject(_flaws(shares, classes), "invalid priors")
     priors = clipped(np.array([shares[name] for name in classes], dtype=np.float64))
     if not are_shares(priors[None]).all():
-        raise Invalid.at("", f"the priors sum to {priors.sum():.8g}; they must sum to 1")
+        raise Invalid.at(
+            "", f"the priors sum to {priors.sum():.8g}; they must sum to 1"
+        )
     scaled: np.ndarray = priors / priors.sum()
     return scaled
 
 
 def under_priors(
-    P: np.ndarray, classes: Sequence[object], trained: np.ndarray, priors: Mapping[str, float]
+    P: np.ndarray,
+    classes: Sequence[object],
+    trained: np.ndarray,
+    priors: Mapping[str, float],
 ) -> tuple[np.ndarray, np.ndarray, list[str]]:
     """Class priors (K,) from shares by class, posteriors under these priors (n, K), and warnings.
 
@@ -61,7 +66,9 @@ def shift_priors(
     shifted[excluded] = used
     total[excluded] = 1.0
     count = int(np.count_nonzero(excluded))
-    instances = f"{count} of {len(P)} instances {positions(np.flatnonzero(excluded), count)}"
+    instances = (
+        f"{count} of {len(P)} instances {positions(np.flatnonzero(excluded), count)}"
+    )
     warning = (
         f"{instances} have only classes with prior 0, according to the model;"
         " their probabilities are the priors"

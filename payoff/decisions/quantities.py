@@ -47,7 +47,9 @@ class Distribution:
 
         def answer(rows: slice, samples: Samples) -> np.ndarray:
             enough = levels[rows] * (1.0 - TIE * samples.values.shape[1])
-            places = [(samples.reached >= level[:, None]).argmax(axis=1) for level in enough.T]
+            places = [
+                (samples.reached >= level[:, None]).argmax(axis=1) for level in enough.T
+            ]
             return np.take_along_axis(samples.values, np.column_stack(places), axis=1)
 
         return self._by_parts(levels.shape[1], answer)
@@ -79,7 +81,9 @@ class Distribution:
 
         return self._by_parts(1, answer)[:, 0]
 
-    def _by_parts(self, width: int, answer: Callable[[slice, Samples], np.ndarray]) -> np.ndarray:
+    def _by_parts(
+        self, width: int, answer: Callable[[slice, Samples], np.ndarray]
+    ) -> np.ndarray:
         """The answers (n, width) for all rows, from those for the rows of each part."""
         answers = np.empty((self.n, width))
         start = 0

@@ -34,7 +34,9 @@ def within_sum(
     low, high = quantiles[:, first], quantiles[:, first + 1]
     row, level, size = _steps(distribution, low, high)
     order = np.argsort(level, kind="stable")
-    passing = int(np.searchsorted(low.sum() + np.cumsum(size[order]), limit, side="right"))
+    passing = int(
+        np.searchsorted(low.sum() + np.cumsum(size[order]), limit, side="right")
+    )
     last = float(level[order[min(passing, len(order) - 1)]])
     is_below = level < last * (1 - _EQUAL)
     is_last = np.abs(level - last) <= last * _EQUAL
@@ -45,7 +47,9 @@ def within_sum(
     return quantities, under - (over + under) * last
 
 
-def _steps(distribution: Distribution, low: np.ndarray, high: np.ndarray) -> list[np.ndarray]:
+def _steps(
+    distribution: Distribution, low: np.ndarray, high: np.ndarray
+) -> list[np.ndarray]:
     """The steps from each value of a row to the next, for values from `low` (n,) to below `high`
     (n,).
 

@@ -87,7 +87,9 @@ class Possible:
         high = self.high[:, [best]] - self.low
         low[:, best] = high[:, best] = 0
         return Possible(
-            np.column_stack((self.low, low)), np.column_stack((self.high, high)), self.shares
+            np.column_stack((self.low, low)),
+            np.column_stack((self.high, high)),
+            self.shares,
         )
 
 
@@ -144,7 +146,9 @@ def rank(
         intervals.append((float(min(low, observed)), float(max(high, observed))))
     standings = [
         Standing(float(mean), interval, float(means[best] - mean), behind)
-        for mean, interval, behind in zip(means, intervals[:c], intervals[c:], strict=True)
+        for mean, interval, behind in zip(
+            means, intervals[:c], intervals[c:], strict=True
+        )
     ]
     return _ranking(values, standings, best)
 
@@ -161,7 +165,9 @@ def _ranking(values: np.ndarray, standings: list[Standing], best: int) -> Rankin
     means = np.array([standings[j].mean for j in different])
     runner_up = int(different[_first_of_largest(means)])
     differing = int(np.count_nonzero(values[:, best] != values[:, runner_up]))
-    significant = differing >= MIN_ROWS_TO_COMPARE and standings[runner_up].behind_interval[0] > 0
+    significant = (
+        differing >= MIN_ROWS_TO_COMPARE and standings[runner_up].behind_interval[0] > 0
+    )
     return Ranking(standings, best, twins, runner_up, differing, significant)
 
 
@@ -193,7 +199,10 @@ def bootstrap_means(
         extremes = None
         if possible is not None:
             classes = slice(None) if possible.shares is None else [stratum]
-            extremes = possible.low[classes].min(axis=0), possible.high[classes].max(axis=0)
+            extremes = (
+                possible.low[classes].min(axis=0),
+                possible.high[classes].max(axis=0),
+            )
         total += mass[stratum] * _resampled(
             values[inside], weights[inside], counts[inside], extremes, resamples, rng
         )
@@ -226,7 +235,9 @@ def _resampled(
     means = sums / size
     if extremes is None:
         return np.stack((means, means, means))
-    halves = rng.standard_gamma(0.5, (2, resamples, 1)) * np.average(weights, weights=counts)
+    halves = rng.standard_gamma(0.5, (2, resamples, 1)) * np.average(
+        weights, weights=counts
+    )
     size = size + halves.sum(axis=0)
     low = (sums + halves[0] * extremes[0] + halves[1] * values.max(axis=0)) / size
     high = (sums + halves[0] * extremes[1] + halves[1] * values.min(axis=0)) / size
@@ -256,7 +267,9 @@ def _tails(means: np.ndarray, best: int) -> np.ndarray:
 def _kinds(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The first of each set of equal rows in a table (n, c), and the size of each set."""
     order = np.lexsort(table.T[::-1])
-    starts = np.flatnonzero(np.append(True, (np.diff(table[order], axis=0) != 0).any(axis=1)))
+    starts = np.flatnonzero(
+        np.append(True, (np.diff(table[order], axis=0) != 0).any(axis=1))
+    )
     return order[starts], np.diff(starts, append=len(table))
 
 
@@ -294,7 +307,9 @@ class LabelledRows:
         if not self.known:
             return np.ones(len(self.y))
         observed = self.counts / max(len(self.y), 1)
-        ratio = np.divide(self.shares, observed, out=np.zeros(len(observed)), where=observed > 0)
+        ratio = np.divide(
+            self.shares, observed, out=np.zeros(len(observed)), where=observed > 0
+        )
         return np.asarray(ratio[self.y])
 
     @property
@@ -305,7 +320,9 @@ class LabelledRows:
         return float(np.average(benefits.max(axis=1), weights=self.weights))
 
 
-def contest(choices: np.ndarray, rows: LabelledRows, *, fixed: Sequence[int] = ()) -> Ranking:
+def contest(
+    choices: np.ndarray, rows: LabelledRows, *, fixed: Sequence[int] = ()
+) -> Ranking:
     """Rank c rules by the benefits of their actions, int (n, c); as `rank`, but stricter about
     `significant`.
 
@@ -315,17 +332,27 @@ def contest(choices: np.ndarray, rows: LabelledRows, *, fixed: Sequence[int] = (
     `MIN_ROWS_TO_COMPARE` rows: a few rows that happen to agree are not evidence. O(n log n c) and
     the bootstrap.
     """
-    values = np.column_stack([row_benefits(rows.y, choice, rows.B) for choice in choices.T])
+    values = np.column_stack(
+        [row_benefits(rows.y, choice, rows.B) for choice in choices.T]
+    )
     strata = rows.y if rows.known else np.zeros_like(rows.y)
-    ranking = rank(values, rows.weights, strata, possible=_possible(choices, rows, fixed))
+    ranking = rank(
+        values, rows.weights, strata, possible=_possible(choices, rows, fixed)
+    )
     if not ranking.significant or ranking.runner_up is None:
         return ranking
-    can_differ = _can_differ(choices[:, ranking.best], choices[:, ranking.runner_up], rows.B)
+    can_differ = _can_differ(
+        choices[:, ranking.best], choices[:, ranking.runner_up], rows.B
+    )
     enough = rows.counts >= MIN_ROWS_TO_COMPARE
-    return replace(ranking, significant=bool((enough | ~can_differ | (rows.shares <= 0)).all()))
+    return replace(
+        ranking, significant=bool((enough | ~can_differ | (rows.shares <= 0)).all())
+    )
 
 
-def _possible(choices: np.ndarray, rows: LabelledRows, fixed: Sequence[int]) -> Possible:
+def _possible(
+    choices: np.ndarray, rows: LabelledRows, fixed: Sequence[int]
+) -> Possible:
     """The benefits that each rule may have in each class that counts."""
     c = choices.shape[1]
     lowest = rows.B if rows.B.ndim == 2 else rows.B.min(axis=0)

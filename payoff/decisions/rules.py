@@ -11,7 +11,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from payoff.decisions.benefit import TIE, decide
-from payoff.decisions.threshold import Cut, HoldoutScores, decide_by_threshold, posterior_threshold
+from payoff.decisions.threshold import (
+    Cut,
+    HoldoutScores,
+    decide_by_threshold,
+    posterior_threshold,
+)
 
 RuleName = Literal[
     "expected_benefit", "most_probable", "threshold_posterior", "threshold_holdout", "same_for_all",
@@ -67,7 +72,9 @@ def apply_rules(rows: HeldOutRows, B: np.ndarray) -> list[Ruled]:
     request = {"rule": "most_probable"} if n_actions == n_classes else None
     most_probable = Ruled("most_probable", cost_blind(rows.P, B), request)
     ruled = [
-        Ruled("expected_benefit", decide(rows.P, B).choice, {"rule": "expected_benefit"}),
+        Ruled(
+            "expected_benefit", decide(rows.P, B).choice, {"rule": "expected_benefit"}
+        ),
         most_probable,
     ]
     if B.shape[-2:] == (2, 2):
@@ -85,7 +92,9 @@ def cost_blind(P: np.ndarray, B: np.ndarray) -> np.ndarray:
     if B.shape[-1] == B.shape[-2]:
         return np.asarray(classes)
     best = B.argmax(axis=-1)
-    return np.asarray(best[classes] if B.ndim == 2 else best[np.arange(len(P)), classes])
+    return np.asarray(
+        best[classes] if B.ndim == 2 else best[np.arange(len(P)), classes]
+    )
 
 
 def same_for_all(n: int, B: np.ndarray, priors: np.ndarray) -> Ruled:
@@ -96,7 +105,9 @@ def same_for_all(n: int, B: np.ndarray, priors: np.ndarray) -> Ruled:
     optimistically biased by no more than the chance difference of the two best columns of B.
     """
     action = int((priors @ B).argmax())
-    return Ruled("same_for_all", np.full(n, action, dtype=np.intp), None, {"action": action})
+    return Ruled(
+        "same_for_all", np.full(n, action, dtype=np.intp), None, {"action": action}
+    )
 
 
 def _by_thresholds(rows: HeldOutRows, B: np.ndarray) -> list[Ruled]:
@@ -105,7 +116,9 @@ def _by_thresholds(rows: HeldOutRows, B: np.ndarray) -> list[Ruled]:
         cut = posterior_threshold(B)
         request = {"rule": "threshold", "threshold": "posterior"}
         choice = decide_by_threshold(rows.P[:, 1], cut)
-        ruled.append(Ruled("threshold_posterior", choice, request, {"threshold": cut.value}))
+        ruled.append(
+            Ruled("threshold_posterior", choice, request, {"threshold": cut.value})
+        )
     if np.bincount(rows.y, minlength=2).min() >= 2:
         best, _ = HoldoutScores(rows.scores[:, 1], rows.y).best(B, rows.priors)
         ruled.append(
@@ -120,7 +133,9 @@ def _by_thresholds(rows: HeldOutRows, B: np.ndarray) -> list[Ruled]:
     return ruled
 
 
-def _holdout_request(rows: HeldOutRows, B: np.ndarray, best: Cut) -> dict[str, Any] | None:
+def _holdout_request(
+    rows: HeldOutRows, B: np.ndarray, best: Cut
+) -> dict[str, Any] | None:
     """The parameters of `/predict` for the best cut on the hold-out, None where there are none."""
     if B.ndim == 2:
         return {"rule": "threshold", "threshold": "holdout"}
@@ -137,7 +152,9 @@ def _cross_validated_cuts(rows: HeldOutRows, B: np.ndarray) -> np.ndarray:
     for fold in np.unique(rows.fold):
         inside = rows.fold == fold
         benefits = B if B.ndim == 2 else B[~inside]
-        cut, _ = HoldoutScores(scores[~inside], rows.y[~inside]).best(benefits, rows.priors)
+        cut, _ = HoldoutScores(scores[~inside], rows.y[~inside]).best(
+            benefits, rows.priors
+        )
         choice[inside] = decide_by_threshold(scores[inside], cut)
     return choice
 
@@ -152,7 +169,9 @@ class ByCosts(NamedTuple):
     warnings: list[str]
 
 
-def beta_delta(P: np.ndarray, majority: int, C_DD: float, C_HD: float, C_DH: float) -> ByCosts:
+def beta_delta(
+    P: np.ndarray, majority: int, C_DD: float, C_HD: float, C_DH: float
+) -> ByCosts:
     """The class of least expected cost (`equivalent_benefits`), for posteriors P (n, classes), two
     or more.
 
@@ -164,11 +183,25 @@ def beta_delta(P: np.ndarray, majority: int, C_DD: float, C_HD: float, C_DH: flo
     """
     if C_DD == 0:
         choice, figures, warnings = hierarchical(P, majority, C_HD, C_DH)
-        known = {name: threshold for name, threshold in figures.items() if threshold is not None}
-        return ByCosts(choice, {"beta": None, "delta": None, **known}, [_NO_BETA, *warnings])
-    choice = decide(P, equivalent_benefits(P.shape[1], majority, C_DD, C_HD, C_DH)).choice
-    constants = {"beta": (C_DH + C_HD - C_DD) / float(C_DD), "delta": (C_DH - C_DD) / float(C_DD)}
-    figures = {name: value if math.isfinite(value) else None for name, value in constants.items()}
+        known = {
+            name: threshold
+            for name, threshold in figures.items()
+            if threshold is not None
+        }
+        return ByCosts(
+            choice, {"beta": None, "delta": None, **known}, [_NO_BETA, *warnings]
+        )
+    choice = decide(
+        P, equivalent_benefits(P.shape[1], majority, C_DD, C_HD, C_DH)
+    ).choice
+    constants = {
+        "beta": (C_DH + C_HD - C_DD) / float(C_DD),
+        "delta": (C_DH - C_DD) / float(C_DD),
+    }
+    figures = {
+        name: value if math.isfinite(value) else None
+        for name, value in constants.items()
+    }
     return ByCosts(choice, figures, [_NEVER_RARE] if C_DH == 0 else [])
 
 
@@ -225,5 +258,6 @@ _NO_P_STAR = (
 )
 _ALWAYS_RARE = "C_HD is 0: a minority class is predicted for every instance"
 _NEVER_RARE = (
-    "C_DH is 0: a minority class is predicted only if the majority class has probability 0"
+    "C_DH is 0: a minority class is predicted "
+    "only if the majority class has probability 0"
 )

@@ -42,7 +42,9 @@ def posterior_threshold(B: np.ndarray, actions: Sequence[object] = (0, 1)) -> Cu
     d = first + second
     if d == 0 or first < 0 < second or second < 0 < first:
         better = int(first < second)
-        return Cut(first / d if d else None, better, better, (_dominance(actions, better),))
+        return Cut(
+            first / d if d else None, better, better, (_dominance(actions, better),)
+        )
     # The value is 0 or 1 only where a gain is 0, never by rounding alone.
     lowest = _JUST_ABOVE_0 if first else 0.0
     highest = _JUST_BELOW_1 if second else 1.0
@@ -50,7 +52,9 @@ def posterior_threshold(B: np.ndarray, actions: Sequence[object] = (0, 1)) -> Cu
     above = int(d > 0)
     below = 1 - above
     if not 0 < value < 1:
-        return Cut(value, above, below, (_dominance(actions, above if value <= 0 else below),))
+        return Cut(
+            value, above, below, (_dominance(actions, above if value <= 0 else below),)
+        )
     return Cut(value, above, below, () if d > 0 else (_reversal(actions),))
 
 
@@ -71,14 +75,18 @@ def _reversal(actions: Sequence[object]) -> str:
 
 def _dominance(actions: Sequence[object], better: int) -> str:
     """The warning that one action is at least as good for both classes."""
-    comparison = f"action {actions[better]!r} is at least as good as {actions[1 - better]!r}"
+    comparison = (
+        f"action {actions[better]!r} is at least as good as {actions[1 - better]!r}"
+    )
     return (
         f"{comparison} for both classes: no threshold in (0, 1) separates them and decisions do not"
         " depend on the data"
     )
 
 
-def cut_at(value: float, B: np.ndarray | None = None, actions: Sequence[object] = (0, 1)) -> Cut:
+def cut_at(
+    value: float, B: np.ndarray | None = None, actions: Sequence[object] = (0, 1)
+) -> Cut:
     """A cut at a number; with B (2, 2) in the direction of the cuts that follow from B.
 
     A number outside [0, 1] is allowed, with a warning: every instance gets the same action.
@@ -86,7 +94,9 @@ def cut_at(value: float, B: np.ndarray | None = None, actions: Sequence[object] 
     is_reversed = B is not None and sum(_gains(B)) < 0
     warnings = [_reversal(actions)] if is_reversed else []
     if not 0 <= value <= 1:
-        warnings.append("the threshold is outside [0, 1]: every instance gets the same action")
+        warnings.append(
+            "the threshold is outside [0, 1]: every instance gets the same action"
+        )
     return Cut(value, int(not is_reversed), int(is_reversed), tuple(warnings))
 
 
@@ -111,7 +121,9 @@ class HoldoutScores:
     def __init__(self, scores: np.ndarray, y: np.ndarray) -> None:
         counts = np.bincount(y, minlength=2)
         if len(counts) != 2 or not counts.all():
-            raise Invalid.at("", "the hold-out needs rows of both classes and of no other")
+            raise Invalid.at(
+                "", "the hold-out needs rows of both classes and of no other"
+            )
         self.frequencies: np.ndarray = counts / len(y)
         self._scores, self._place = np.unique(scores, return_inverse=True)
         self._y = y
@@ -123,7 +135,10 @@ class HoldoutScores:
         self._above = (counts[:, None] - below) / counts[:, None]
 
     def best(
-        self, B: np.ndarray, priors: np.ndarray | None = None, actions: Sequence[object] = (0, 1)
+        self,
+        B: np.ndarray,
+        priors: np.ndarray | None = None,
+        actions: Sequence[object] = (0, 1),
     ) -> tuple[Cut, float]:
         """The cut with the largest mean benefit on the hold-out, and that benefit, for B (2, 2), or
         (n, 2, 2), a matrix for each row, whose mean determines which action is above the cut.
@@ -159,14 +174,18 @@ class HoldoutScores:
         thresholds = np.linspace(0.0, 1.0, points)
         above = self._action_above(B)
         # A score at the threshold gets action 0, above or below.
-        cuts = np.searchsorted(self._scores, thresholds, side="right" if above else "left")
+        cuts = np.searchsorted(
+            self._scores, thresholds, side="right" if above else "left"
+        )
         return thresholds, self._means(B, above, priors)[cuts]
 
     def _action_above(self, B: np.ndarray) -> int:
         """The action above the cut."""
         return int(sum(_gains(B if B.ndim == 2 else B.mean(axis=0))) >= 0)
 
-    def _means(self, B: np.ndarray, above: int, priors: np.ndarray | None) -> np.ndarray:
+    def _means(
+        self, B: np.ndarray, above: int, priors: np.ndarray | None
+    ) -> np.ndarray:
         """`pi0 F0 b[0][below] + pi0 (1 - F0) b[0][above] + …` for every cut, (m + 1,)."""
         if B.ndim == 3:
             weights = (self._priors(priors) / self.frequencies)[self._y]
@@ -175,12 +194,16 @@ class HoldoutScores:
             if_above = self._sums(benefits[:, above])
             return np.asarray(if_below + if_above[-1] - if_above)
         weighted = self._priors(priors)[:, None] * B
-        means: np.ndarray = weighted[:, 1 - above] @ self._below + weighted[:, above] @ self._above
+        means: np.ndarray = (
+            weighted[:, 1 - above] @ self._below + weighted[:, above] @ self._above
+        )
         return means
 
     def _sums(self, benefits: np.ndarray) -> np.ndarray:
         """The sums (m + 1,) of benefits (n,) of the rows below every cut, divided by n."""
-        return np.append(0.0, np.bincount(self._place, benefits).cumsum() / len(benefits))
+        return np.append(
+            0.0, np.bincount(self._place, benefits).cumsum() / len(benefits)
+        )
 
     def _priors(self, priors: np.ndarray | None) -> np.ndarray:
         return self.frequencies if priors is None else priors

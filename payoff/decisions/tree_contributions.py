@@ -35,8 +35,15 @@ def shapley(
     of the other features' terms u one + (1-u) zero. On the way down `product` has the terms of all
     features of the path, on the way up `below` the sum over the leaves passed.
     """
-    name, before = np.empty(depth + 1, dtype=np.int32), np.empty(depth + 1, dtype=np.int32)
-    one, zero, sizes = np.empty(depth + 1), np.empty(depth + 1), (depth + 1, len(points))
+    name, before = (
+        np.empty(depth + 1, dtype=np.int32),
+        np.empty(depth + 1, dtype=np.int32),
+    )
+    one, zero, sizes = (
+        np.empty(depth + 1),
+        np.empty(depth + 1),
+        (depth + 1, len(points)),
+    )
     inverse, product, below = np.empty(sizes), np.empty(sizes), np.empty(sizes)
     one[0] = zero[0] = 1.0
     for q in range(len(points)):
@@ -55,10 +62,17 @@ def shapley(
                 top -= 1
                 if node >= 0:
                     if d:
-                        name[d], one[d] = feature[parent], 1.0 if hot[i, parent] == node else 0.0
+                        name[d], one[d] = (
+                            feature[parent],
+                            1.0 if hot[i, parent] == node else 0.0,
+                        )
                         _down(d, cover[node], cover[parent], points, path, terms)
                     if feature[node] >= 0:
-                        stack[top + 1, 0], stack[top + 1, 1], stack[top + 1, 2] = -1, parent, d
+                        stack[top + 1, 0], stack[top + 1, 1], stack[top + 1, 2] = (
+                            -1,
+                            parent,
+                            d,
+                        )
                         stack[top + 2, 0], stack[top + 3, 0] = left[node], right[node]
                         stack[top + 2, 1] = stack[top + 3, 1] = node
                         stack[top + 2, 2] = stack[top + 3, 2] = d + 1
@@ -73,7 +87,9 @@ def shapley(
 
 
 @quick
-def _down(d: int, cover: float, parent: float, points: F64, path: Path, terms: Terms) -> None:
+def _down(
+    d: int, cover: float, parent: float, points: F64, path: Path, terms: Terms
+) -> None:
     """Take a step to depth d, by `name[d]`, that `cover` of `parent` training rows take, and the
     row if `one[d]`.
     """
@@ -103,7 +119,9 @@ def _up(d: int, weights: F64, path: Path, terms: Terms) -> float:
     at, total = before[d], 0.0
     step, old = one[d] - zero[d], one[at] - zero[at]
     for q in range(len(weights)):
-        total += weights[q] * below[d, q] * (step * inverse[d, q] - old * inverse[at, q])
+        total += (
+            weights[q] * below[d, q] * (step * inverse[d, q] - old * inverse[at, q])
+        )
         below[d - 1, q] += below[d, q]
     return total
 
@@ -127,7 +145,12 @@ class Trees(NamedTuple):
 
 
 def tree_contributions(
-    trees: Trees, goes: Any, value: np.ndarray, share: np.ndarray, column: np.ndarray, m: int
+    trees: Trees,
+    goes: Any,
+    value: np.ndarray,
+    share: np.ndarray,
+    column: np.ndarray,
+    m: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Shapley values (n, m) of the sum of all trees' leaves, and the sum's mean (n,); both add up
     to the row's sum.
@@ -148,8 +171,14 @@ def tree_contributions(
     work = float(n) * len(points) * sum(sizes)
     if work > _MAX_WORK:
         max_rows = int(_MAX_WORK * n / work)
-        limit = f"at most {max_rows} are supported" if max_rows else "the model is too large"
-        raise TooLarge(f"there are no contributions, as {n} instances take too long: {limit}")
+        limit = (
+            f"at most {max_rows} are supported"
+            if max_rows
+            else "the model is too large"
+        )
+        raise TooLarge(
+            f"there are no contributions, as {n} instances take too long: {limit}"
+        )
     points, weights = (points + 1) / 2, weights / 2
     out, base = np.zeros((n, m)), np.zeros(n)
     step = max(_CELLS // max(len(trees.feature), 1), 1)
@@ -157,7 +186,18 @@ def tree_contributions(
         rows = slice(start, start + step)
         hot = goes(rows)
         chosen = column[rows]
-        shapley(*trees, hot, value, share, chosen, depth, points, weights, out[rows], base[rows])
+        shapley(
+            *trees,
+            hot,
+            value,
+            share,
+            chosen,
+            depth,
+            points,
+            weights,
+            out[rows],
+            base[rows],
+        )
     return out, base
 
 

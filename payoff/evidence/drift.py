@@ -10,7 +10,9 @@ from scipy.special import kolmogorov
 from payoff.evidence.intervals import SIGNIFICANT
 
 _BINS = 10
-_MIN_EXPECTED = 5  # cases of a category on the smaller side, from which chi-squared holds
+_MIN_EXPECTED = (
+    5  # cases of a category on the smaller side, from which chi-squared holds
+)
 _MIN_PSI = 0.1  # from which a change is commonly called moderate
 
 
@@ -34,9 +36,13 @@ def histogram_change(before: np.ndarray, after: np.ndarray) -> Change:
     n, m = before.sum(), after.sum()
     cumulative = np.cumsum(before) / n
     distance = float(np.abs(cumulative - np.cumsum(after) / m).max())
-    edges = np.unique(np.searchsorted(cumulative, np.arange(1, _BINS) / _BINS - 1e-12) + 1)
+    edges = np.unique(
+        np.searchsorted(cumulative, np.arange(1, _BINS) / _BINS - 1e-12) + 1
+    )
     starts = np.append(0, edges)
-    parts = [np.add.reduceat(np.append(counts, 0), starts) for counts in (before, after)]
+    parts = [
+        np.add.reduceat(np.append(counts, 0), starts) for counts in (before, after)
+    ]
     p_value = float(kolmogorov(distance * np.sqrt(n * m / (n + m))))
     return Change(_psi(*parts), distance, p_value)
 
@@ -98,5 +104,8 @@ def _psi(before: np.ndarray, after: np.ndarray) -> float:
     """The population stability index of counts; half a case is added to each count, so that the
     index is finite with empty parts.
     """
-    p, q = ((counts + 0.5) / (counts.sum() + 0.5 * len(counts)) for counts in (before, after))
+    p, q = (
+        (counts + 0.5) / (counts.sum() + 0.5 * len(counts))
+        for counts in (before, after)
+    )
     return float(((q - p) * np.log(q / p)).sum())

@@ -90,7 +90,9 @@ class MeanSums:
         square = values * values
         self.powers += (values.sum(), square.sum(), (square * values).sum())
         if len(values):
-            self.days[day] = self.days.get(day, np.zeros(2)) + np.array((len(values), values.sum()))
+            self.days[day] = self.days.get(day, np.zeros(2)) + np.array(
+                (len(values), values.sum())
+            )
 
     def mean(self) -> Mean:
         """The mean, with the interval of Johnson's (1978) modified t: its centre is moved by the
@@ -111,7 +113,9 @@ class MeanSums:
         centre = mean + (cube - 3 * mean * square + 2 * mean**3) / (6 * second * n)
         cases, total = np.array(list(self.days.values())).T
         inflation, freedom = day_inflation(total, cases / n, n * second)
-        reach = student(n - 1) * float(np.sqrt(second * widening(inflation, freedom) / (n - 1)))
+        reach = student(n - 1) * float(
+            np.sqrt(second * widening(inflation, freedom) / (n - 1))
+        )
         return Mean(value, (centre - reach) * UNIT, (centre + reach) * UNIT, freedom)
 
 
@@ -148,7 +152,9 @@ def wilson(share: float, n: int) -> tuple[float, float]:
     """
     part = Z**2 / n
     reach = (part * share * (1 - share) + part**2 / 4) ** 0.5
-    return (share + part / 2 - reach) / (1 + part), (share + part / 2 + reach) / (1 + part)
+    return (share + part / 2 - reach) / (1 + part), (share + part / 2 + reach) / (
+        1 + part
+    )
 
 
 def student(freedom: float) -> float:
@@ -215,7 +221,9 @@ class PromiseSums(MeanSums):
         code = _bins(np.log2(width), _SCALE, _SCALE_BINS) * _LOGIT_BINS
         code = (code + _bins(logit, _LOGIT, _LOGIT_BINS)).astype(np.int64)
         if len(code):
-            self._cells.append(_summed(code, np.stack((np.ones(len(code)), logit, variance))))
+            self._cells.append(
+                _summed(code, np.stack((np.ones(len(code)), logit, variance)))
+            )
         if len(self._cells) > _MAX_PARTS:
             self._cells = [self._merged()]
 
@@ -239,12 +247,16 @@ class PromiseSums(MeanSums):
             return None, np.inf
         total = np.array([self.days[day][1] for day in self._promised])
         promised = np.array(list(self._promised.values()))
-        return day_inflation(total, promised / promised.sum(), self.count * self.variance)
+        return day_inflation(
+            total, promised / promised.sum(), self.count * self.variance
+        )
 
     @property
     def variance(self) -> float:
         """The variance of the differences."""
-        return float((self.powers[1] - self.powers[0] ** 2 / self.count) / (self.count - 1))
+        return float(
+            (self.powers[1] - self.powers[0] ** 2 / self.count) / (self.count - 1)
+        )
 
 
 @dataclass(frozen=True)
@@ -268,7 +280,11 @@ class PromiseInterval(Mean):
             return "over_promises"
         if self.low > 0:
             return "under_promises"
-        return "within_10_percent" if max(-self.low, self.high) <= tolerance else "undecided"
+        return (
+            "within_10_percent"
+            if max(-self.low, self.high) <= tolerance
+            else "undecided"
+        )
 
 
 def promise_interval(sums: PromiseSums) -> PromiseInterval:
@@ -311,7 +327,9 @@ def promise_interval(sums: PromiseSums) -> PromiseInterval:
         reach = Z * float(np.sqrt(sums.variance * widened / n))
         low = min(low, mean - reach)
         high = max(high, mean + reach)
-    return PromiseInterval(value, low * UNIT, high * UNIT, freedom, None, ratio, inflation)
+    return PromiseInterval(
+        value, low * UNIT, high * UNIT, freedom, None, ratio, inflation
+    )
 
 
 def _cumulants(
@@ -361,10 +379,14 @@ def _summed(code: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 def _bins(values: np.ndarray, limit: float, bins: int) -> np.ndarray:
     """The nearest of so many bins between -limit and limit, as floats."""
-    return np.rint((np.clip(values, -limit, limit) + limit) * ((bins - 1) / (2 * limit)))
+    return np.rint(
+        (np.clip(values, -limit, limit) + limit) * ((bins - 1) / (2 * limit))
+    )
 
 
-def _cornish_fisher(total: float, cumulants: tuple[float, ...], dispersion: float) -> float:
+def _cornish_fisher(
+    total: float, cumulants: tuple[float, ...], dispersion: float
+) -> float:
     """The standard normal value whose tail is that of `total` in a distribution with these
     cumulants.
     """

@@ -6,7 +6,9 @@ import numpy as np
 
 from payoff.evidence.intervals import Mean
 
-_REJECTED = float(np.log(2 / 0.05))  # log capital that rejects; each end may fail in half of 5 %
+_REJECTED = float(
+    np.log(2 / 0.05)
+)  # log capital that rejects; each end may fail in half of 5 %
 _MAX_LOSS = 0.75  # share of the capital that one value can take
 
 
@@ -55,7 +57,9 @@ class Sequence:
     _day: int = 0
     _batch: list[tuple[np.ndarray, ...]] = field(default_factory=list)  # of that day
 
-    def add(self, values: np.ndarray, low: np.ndarray, high: np.ndarray, day: int) -> None:
+    def add(
+        self, values: np.ndarray, low: np.ndarray, high: np.ndarray, day: int
+    ) -> None:
         """Add values (n,) of a day, with the bounds (n,) of each, which are known before the
         values. Days come in order, and each is a batch.
         """
@@ -78,7 +82,9 @@ class Sequence:
             return
         # The mean square of earlier values, and of one more: a quarter of the largest possible.
         square = (self._squares + possible / (4 * n)) / (before + 1)
-        bet = float(np.sqrt(2 * _REJECTED / (square * self.count * np.log1p(self.count))))
+        bet = float(
+            np.sqrt(2 * _REJECTED / (square * self.count * np.log1p(self.count)))
+        )
         self._gains.play(values, -low, bet)
         self._losses.play(-values, high, bet)
         self._total += float(values.sum())
@@ -91,4 +97,6 @@ class Sequence:
         self._bet()
         if not self._gains.total_bet:
             return Mean(None)
-        return Mean(self._total / self.count, self._gains.lowest_mean, -self._losses.lowest_mean)
+        return Mean(
+            self._total / self.count, self._gains.lowest_mean, -self._losses.lowest_mean
+        )

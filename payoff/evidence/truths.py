@@ -10,7 +10,14 @@ import numpy as np
 from scipy.special import chdtrc
 
 from payoff.decisions.rule_ranking import MIN_ROWS_TO_COMPARE
-from payoff.evidence.intervals import SIGNIFICANT, UNIT, Mean, PromiseSums, Z, promise_interval
+from payoff.evidence.intervals import (
+    SIGNIFICANT,
+    UNIT,
+    Mean,
+    PromiseSums,
+    Z,
+    promise_interval,
+)
 
 ALPHA = 0.01  # of the tests of this module
 # The lowest share of known truths over the highest, above which a difference does no harm.
@@ -22,8 +29,12 @@ _OCTAVES = 32  # lags are from a second to 2**32 seconds
 # Share of the age of a day: where some truths take longer, others may take longer than the age.
 _LATE = 2 / 3
 _OPEN = 0.05  # share of late truths, up to which almost no truth is missing
-_MIN_TRUTHS = 30  # of a class, or half of them all, that show how long truths of the class take
-_MATURE_DAYS = 2 / 3  # share of days that have to be mature where the lags of truths are unknown
+_MIN_TRUTHS = (
+    30  # of a class, or half of them all, that show how long truths of the class take
+)
+_MATURE_DAYS = (
+    2 / 3
+)  # share of days that have to be mature where the lags of truths are unknown
 _DAY = 86_400.0  # seconds
 # Cases; with half a case the test would reject too often for the skewed counts of rare actions.
 _CORRECTION = 1.0
@@ -66,7 +77,12 @@ class Arrivals:
     _lags: dict[int, np.ndarray] = field(default_factory=dict)  # (K, bins)
 
     def add(
-        self, day: int, at: np.ndarray, truth: np.ndarray, known_at: np.ndarray, classes: int
+        self,
+        day: int,
+        at: np.ndarray,
+        truth: np.ndarray,
+        known_at: np.ndarray,
+        classes: int,
     ) -> None:
         """Add decisions (n,) of a day.
 
@@ -191,7 +207,9 @@ def _lag_test(lags: np.ndarray) -> float | None:
     freedom = int(np.linalg.matrix_rank(covariance))
     if not freedom:
         return None
-    return float(chdtrc(freedom, score @ np.linalg.pinv(covariance, hermitian=True) @ score))
+    return float(
+        chdtrc(freedom, score @ np.linalg.pinv(covariance, hermitian=True) @ score)
+    )
 
 
 class AlikeDecisions(NamedTuple):
@@ -233,7 +251,9 @@ def known_shares(groups: Sequence[AlikeDecisions]) -> Selection:
     for actions, known, cases in groups:
         rows = np.flatnonzero(cases)
         if len(rows) > 1 and 0 < known.sum() < cases.sum():
-            code = np.array([codes.setdefault(actions[i], len(codes)) for i in rows.tolist()])
+            code = np.array(
+                [codes.setdefault(actions[i], len(codes)) for i in rows.tolist()]
+            )
             tables.append((code, known[rows], cases[rows]))
     if not tables:
         return Selection(None, selective=False)
@@ -242,7 +262,9 @@ def known_shares(groups: Sequence[AlikeDecisions]) -> Selection:
     if separate is not None:
         tests.append(separate)
     p = min(min(test.p_value for test in tests) * len(tests), 1.0)
-    selective = any(test.matters and test.p_value * len(tests) < ALPHA for test in tests)
+    selective = any(
+        test.matters and test.p_value * len(tests) < ALPHA for test in tests
+    )
     return Selection(p, selective=selective)
 
 
@@ -271,7 +293,9 @@ def _common_test(tables: Sequence[_Table], size: int) -> _Test:
         rows, m = place[code[inside]], n[inside]
         of_table = np.diag(m) - np.outer(m, m) / n.sum()
         covariance[np.ix_(rows, rows)] += _spread(n.sum(), k.sum()) * of_table
-    corrected = np.sign(excess[used]) * np.maximum(np.abs(excess[used]) - _CORRECTION, 0)
+    corrected = np.sign(excess[used]) * np.maximum(
+        np.abs(excess[used]) - _CORRECTION, 0
+    )
     # The number of known cases of a table is fixed: at least one direction has no variance.
     sizes, axes = np.linalg.eigh(covariance)
     varies = sizes > _ROUNDING * sizes[-1]
@@ -303,7 +327,9 @@ def _separate_test(tables: Sequence[_Table]) -> _Test | None:
         total += chi_squared
         freedom += len(n) - 1
         is_lower = (k / n).min() < _HARMLESS * (k / n).max()
-        matters = matters or (is_lower and chdtrc(len(n) - 1, chi_squared) < SIGNIFICANT)
+        matters = matters or (
+            is_lower and chdtrc(len(n) - 1, chi_squared) < SIGNIFICANT
+        )
     return _Test(float(chdtrc(freedom, total)), bool(matters)) if freedom else None
 
 
@@ -338,7 +364,11 @@ class PropensityEstimate:
 
 
 def propensity_estimate(
-    known: np.ndarray, chance: np.ndarray, earned: np.ndarray, model: np.ndarray, risks: np.ndarray
+    known: np.ndarray,
+    chance: np.ndarray,
+    earned: np.ndarray,
+    model: np.ndarray,
+    risks: np.ndarray,
 ) -> PropensityEstimate:
     """The mean benefit of a decision rule over all n cases, with known truth or not.
 
@@ -372,5 +402,7 @@ def propensity_estimate(
     effective = total**2 / float((weight**2).sum()) if total else 0.0
     largest = float(weight.max(initial=0.0)) / total if total else 1.0
     has_interval = error.low is not None
-    usable = has_interval and effective >= MIN_ROWS_TO_COMPARE and largest <= _MAX_WEIGHT
+    usable = (
+        has_interval and effective >= MIN_ROWS_TO_COMPARE and largest <= _MAX_WEIGHT
+    )
     return PropensityEstimate(*means, effective, largest, usable)

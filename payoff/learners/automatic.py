@@ -139,12 +139,18 @@ class Automatic(Learner):
 
     def untried(self) -> list[str]:
         """The candidates that were not tried for lack of time."""
-        return [candidate.kind for candidate in self.tried_ if candidate.reason == _OUT_OF_TIME]
+        return [
+            candidate.kind
+            for candidate in self.tried_
+            if candidate.reason == _OUT_OF_TIME
+        ]
 
     def findings(self, names: Sequence[str]) -> dict[str, Any]:
         """The comparison, and the calibration and findings of the winner, ready for JSON."""
         candidates = [vars(candidate) for candidate in self.tried_]
-        calibration = {} if self.regresses else {"calibration": self.model_.calibration_}
+        calibration = (
+            {} if self.regresses else {"calibration": self.model_.calibration_}
+        )
         return {
             **calibration,
             **self.model_.findings(names),
@@ -156,7 +162,9 @@ class Automatic(Learner):
         if self.feature_costs is not None and not self.regresses:
             self.prices_ = prices_of(self.feature_costs, self.n_features_in_)
 
-    def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Learner:
+    def _fit_raw(
+        self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray
+    ) -> Learner:
         numbers = self._compared_rows(X, codes)
         strata = np.zeros(len(X), dtype=np.intp) if self.regresses else codes[numbers]
         fold = stratified_folds(strata, _FOLDS, 0)
@@ -175,7 +183,9 @@ class Automatic(Learner):
         if self.prices_ is None:
             return slice(None)
         random = loading.scikit.check_random_state(0)
-        return stratified_sample(np.arange(len(X)), codes, PRICED_NUMBERS // X.shape[1], random)
+        return stratified_sample(
+            np.arange(len(X)), codes, PRICED_NUMBERS // X.shape[1], random
+        )
 
     def _candidates(self, n: int) -> dict[str, tuple[Learner, float]]:
         """The candidates for n rows, by name."""
@@ -210,7 +220,9 @@ class Automatic(Learner):
                 continue
             work += seconds * rows.X.size * fits
             try:
-                with part(0.8 * number / count, 0.8 * (number + 1) / count, f"trying {name}"):
+                with part(
+                    0.8 * number / count, 0.8 * (number + 1) / count, f"trying {name}"
+                ):
                     P, paid = self._unseen(learner, rows, benefits)
             except _BREAKDOWNS as error:
                 errors.append(error)
@@ -227,7 +239,11 @@ class Automatic(Learner):
         return best_of(values, preferences, weights)
 
     def _values(
-        self, P: np.ndarray, paid: np.ndarray, rows: FoldedRows, benefits: np.ndarray | None
+        self,
+        P: np.ndarray,
+        paid: np.ndarray,
+        rows: FoldedRows,
+        benefits: np.ndarray | None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """The value (n,) of each row's answer, and the preference (n,): see `best_of`."""
         if self.regresses:
@@ -236,7 +252,9 @@ class Automatic(Learner):
         losses = log_losses(P, rows.codes)
         values = -losses
         if benefits is not None:
-            values = row_benefits(rows.codes, decide(P, benefits).choice, benefits) - paid
+            values = (
+                row_benefits(rows.codes, decide(P, benefits).choice, benefits) - paid
+            )
         if self.prices_ is None:
             return values, losses
         return values, paid if benefits is None else np.zeros(len(paid))
@@ -265,9 +283,15 @@ class Automatic(Learner):
         Answers are probabilities (n, K), or numbers (n, 1).
         """
         K = 1 if self.regresses else len(self.classes_)
-        mean = benefits if benefits is None or benefits.ndim == 2 else benefits.mean(axis=0)
+        mean = (
+            benefits
+            if benefits is None or benefits.ndim == 2
+            else benefits.mean(axis=0)
+        )
 
-        def fit_and_predict(number: int, _: np.ndarray, outside: np.ndarray) -> np.ndarray:
+        def fit_and_predict(
+            number: int, _: np.ndarray, outside: np.ndarray
+        ) -> np.ndarray:
             with part(number / _FOLDS, (number + 1) / _FOLDS):
                 model = self._fit_candidate(learner, *rows.without(number))
             X = np.ascontiguousarray(rows.X[outside])
@@ -285,7 +309,9 @@ class Automatic(Learner):
 
 
 def best_of(
-    values: dict[str, np.ndarray], preferences: dict[str, np.ndarray], weights: np.ndarray
+    values: dict[str, np.ndarray],
+    preferences: dict[str, np.ndarray],
+    weights: np.ndarray,
 ) -> str:
     """The name with the least mean preference, of those within a standard error of the best value.
 

@@ -10,7 +10,15 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, dataclass_transform
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    NamedTuple,
+    Protocol,
+    Self,
+    dataclass_transform,
+)
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -68,7 +76,9 @@ def check_sizes(X: np.ndarray, columns: Iterable[int], largest: float = SINGLE) 
     # Column by column, as a copy of the whole table may be large.
     for j in columns:
         if np.nanmax(np.abs(X[:, j]), initial=0.0) > largest:
-            message = f"numbers must be at most {largest:.3g} in magnitude; use a larger unit"
+            message = (
+                f"numbers must be at most {largest:.3g} in magnitude; use a larger unit"
+            )
             raise Invalid.at(pointer("columns", int(j)), message)
 
 
@@ -133,7 +143,11 @@ class Learner(Dataclass):
 
     def get_params(self, **_: bool) -> dict[str, Any]:
         """The parameters by name; also where scikit-learn asks for `deep` ones."""
-        return {param.name: getattr(self, param.name) for param in fields(self) if param.init}
+        return {
+            param.name: getattr(self, param.name)
+            for param in fields(self)
+            if param.init
+        }
 
     def set_params(self, **parameters: Any) -> Self:
         """Change parameters by name; ValueError for an unknown one."""
@@ -141,17 +155,25 @@ class Learner(Dataclass):
         for name, value in parameters.items():
             if name not in known:
                 kind = type(self).__name__
-                raise ValueError(f"{kind} has no parameter {name!r}; it has {', '.join(known)}")
+                raise ValueError(
+                    f"{kind} has no parameter {name!r}; it has {', '.join(known)}"
+                )
             setattr(self, name, value)
         return self
 
-    def score(self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> float:
+    def score(
+        self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None
+    ) -> float:
         """The accuracy, or R squared of numbers, on rows (n, m) with labels (n,), weights (n,)."""
-        score = loading.scikit.r2_score if self.regresses else loading.scikit.accuracy_score
+        score = (
+            loading.scikit.r2_score if self.regresses else loading.scikit.accuracy_score
+        )
         return float(score(y, self.predict(X), sample_weight=sample_weight))
 
     def __sklearn_tags__(self) -> Tags:
-        return loading.scikit.tags(several=self.labels == "several", numbers=self.regresses)
+        return loading.scikit.tags(
+            several=self.labels == "several", numbers=self.regresses
+        )
 
     @property
     def regresses(self) -> bool:
@@ -188,14 +210,19 @@ class Learner(Dataclass):
     def _prepare(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
         """Decide what all fits of the folds share; arguments as for `_fit_raw`."""
 
-    def fit(self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> Self:
+    def fit(
+        self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None
+    ) -> Self:
         """Fit on rows (n, m), NaN where missing, and labels (n,); weights (n,) count repeated rows.
 
         The ranges of parameters are checked in requests, not here. Raises Invalid for fewer than
         two classes. Time: one raw fit, and up to five more on four fifths of the rows where the
         probabilities are calibrated.
         """
-        options = {"multi_output": self.labels == "several", "y_numeric": self.regresses}
+        options = {
+            "multi_output": self.labels == "several",
+            "y_numeric": self.regresses,
+        }
         X, y, weights = loading.scikit.checked(self, X, y, sample_weight, **options)
         targets = self._targets(y)
         self._check()
@@ -225,7 +252,9 @@ class Learner(Dataclass):
         the evaluation. Time: one raw fit.
         """
         targets = (
-            np.asarray(y, dtype=np.float64) if self.regresses else np.searchsorted(self.classes_, y)
+            np.asarray(y, dtype=np.float64)
+            if self.regresses
+            else np.searchsorted(self.classes_, y)
         )
         self.model_ = self._fit_raw(np.ascontiguousarray(X), targets, np.ones(len(X)))
         return self
@@ -315,13 +344,17 @@ class Learner(Dataclass):
         held_out = np.where(counts > 1, counts, 0)
         if held_out.sum() - held_out.max() < 2:
             return "none"
-        return self._automatic(counts) if self.calibration == "auto" else self.calibration
+        return (
+            self._automatic(counts) if self.calibration == "auto" else self.calibration
+        )
 
     def _automatic(self, counts: np.ndarray) -> str:
         enough = counts.sum() - counts.max() >= self._min_rows_to_calibrate
         return "sigmoid" if enough else "none"
 
-    def _fit_calibrated(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
+    def _fit_calibrated(
+        self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray
+    ) -> None:
         if self.regresses:
             self.model_ = self._fit_raw(X, codes, weights)
             return
@@ -350,10 +383,16 @@ class Learner(Dataclass):
             # Models of folds may learn nothing where the model of all rows does (boosting of 20
             # rows): their constant probabilities are no evidence about it.
             learned = not are_constant(P, _FOLDS)
-            method = best_calibration(P, codes, weights, self._resolution) if learned else "none"
+            method = (
+                best_calibration(P, codes, weights, self._resolution)
+                if learned
+                else "none"
+            )
         if method == "none":
             return method, None
-        return method, loading.scikit.fit_calibrator(method, P, codes, weights, self._resolution)
+        return method, loading.scikit.fit_calibrator(
+            method, P, codes, weights, self._resolution
+        )
 
     def _fit_folds(self, rows: FoldedRows, folds: int) -> np.ndarray:
         """Each row's probabilities (n, K) from a model that did not see it; sets `model_`.
@@ -365,7 +404,8 @@ class Learner(Dataclass):
         """
         P = np.empty((len(rows.X), len(self.classes_)))
         fits = Parallel(prefer="threads", return_as="generator")(
-            delayed(self.seeded().fit_one)(*rows, number, folds) for number in (*range(folds), ALL)
+            delayed(self.seeded().fit_one)(*rows, number, folds)
+            for number in (*range(folds), ALL)
         )
         for number, fitted in enumerate(fits):
             report((number + 1) / (folds + 1), stage_name(number, folds))
@@ -387,24 +427,36 @@ class Learner(Dataclass):
         """Fit without fold `number`: the probabilities of its rows. Of `ALL`: the model."""
         rows = FoldedRows(X, codes, weights, fold)
         stage = folds if number == ALL else number
-        with part(stage / (folds + 1), (stage + 1) / (folds + 1), stage_name(stage, folds)):
+        with part(
+            stage / (folds + 1), (stage + 1) / (folds + 1), stage_name(stage, folds)
+        ):
             model = self._fit_raw(*rows.without(number))
-        return model if number == ALL else model.posterior(np.ascontiguousarray(rows.only(number)))
+        return (
+            model
+            if number == ALL
+            else model.posterior(np.ascontiguousarray(rows.only(number)))
+        )
 
     def _seed(self) -> int:
         """A number drawn from `random_state`."""
         return int(
-            loading.scikit.check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+            loading.scikit.check_random_state(self.random_state).randint(
+                np.iinfo(np.int32).max
+            )
         )
 
     def seeded(self) -> Self:
         """A copy that shares no state that a fit changes."""
         learner = copy.copy(self)
         if isinstance(self.random_state, np.random.RandomState):
-            learner.random_state = int(self.random_state.randint(np.iinfo(np.int32).max))
+            learner.random_state = int(
+                self.random_state.randint(np.iinfo(np.int32).max)
+            )
         return learner
 
 
 def stage_name(number: int, folds: int) -> str:
     """The name of a fit in progress reports: without each fold, and then with all rows."""
-    return "final fit" if number == folds else f"calibration fold {number + 1} of {folds}"
+    return (
+        "final fit" if number == folds else f"calibration fold {number + 1} of {folds}"
+    )

@@ -45,7 +45,9 @@ def rest_weights(
     if one_vs_rest == "normalised":
         W /= W.sum(axis=1, keepdims=True)
     right = np.diag(B)
-    spared = W @ right - (W * B.T).sum(axis=1)  # b00 - b01: the gain of not calling the rest k
+    spared = W @ right - (W * B.T).sum(
+        axis=1
+    )  # b00 - b01: the gain of not calling the rest k
     gained = right - (W * B).sum(axis=1)  # b11 - b10: the gain of calling k itself
     with np.errstate(all="ignore"):
         eta: np.ndarray = spared / gained
@@ -153,7 +155,9 @@ class BenefitLogistic(Logistic):
             return super().predict(X)
         return self.classes_[self.model_.weighted(self._validated(X)).argmax(axis=1)]
 
-    def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Weighted:
+    def _fit_raw(
+        self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray
+    ) -> Weighted:
         K = len(self.classes_)
         eta = np.ones(K)
         if self.benefits is not None:

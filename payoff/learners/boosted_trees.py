@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.ensemble import (
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+)
 from sklearn.preprocessing import OrdinalEncoder
 from threadpoolctl import ThreadpoolController
 
@@ -56,7 +59,9 @@ class Boosted(Stored):
     def values(self, X: np.ndarray) -> np.ndarray:
         return self._predict(X, self.model.predict) if len(X) else np.empty(0)
 
-    def _predict(self, X: np.ndarray, method: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    def _predict(
+        self, X: np.ndarray, method: Callable[[np.ndarray], np.ndarray]
+    ) -> np.ndarray:
         """The result of a method of scikit-learn's model for rows X, at least one."""
         rows = self.rows(X)
         with _threads(len(rows)):
@@ -78,7 +83,9 @@ def grow(
 
     `columns` are categorical; `codes` are float64 (n,) where they are numbers.
     """
-    many = [j for j in columns if len(np.unique(X[~np.isnan(X[:, j]), j])) > MAX_CATEGORIES]
+    many = [
+        j for j in columns if len(np.unique(X[~np.isnan(X[:, j]), j])) > MAX_CATEGORIES
+    ]
     pool = OrdinalEncoder(
         max_categories=MAX_CATEGORIES,
         handle_unknown="use_encoded_value",
@@ -106,7 +113,9 @@ def grow(
     sample_weight = None if bool((weights == 1.0).all()) else weights
     for step in rounds:
         with _threads(len(rows) // _FITTED):
-            model.set_params(max_iter=step).fit(rows, codes, sample_weight=sample_weight)
+            model.set_params(max_iter=step).fit(
+                rows, codes, sample_weight=sample_weight
+            )
         report(step / rounds[-1])
         yield boosted
     model.set_params(warm_start=False)

@@ -83,9 +83,9 @@ class BudgetForest(Stepwise):
         "Maximum number of trees; null takes the number, up to 40, with the least validation"
         " error.",
     ] = None
-    max_depth: Annotated[int | None, Field(ge=0), "Maximum depth of a tree; null is no limit."] = (
-        None
-    )
+    max_depth: Annotated[
+        int | None, Field(ge=0), "Maximum depth of a tree; null is no limit."
+    ] = None
     feature_costs: Prices | Sequence[float] | None = None
 
     @property
@@ -118,6 +118,13 @@ class BudgetForest(Stepwise):
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Any:
         check_sizes(X, range(X.shape[1]))
-        forest, point, self.tradeoff_ = loading.compiled.budget.grow(self, X, codes, weights)
-        (self.alpha_, self.cost_exponent_), self.n_estimators_, self.cost_, self.error_ = point
+        forest, point, self.tradeoff_ = loading.compiled.budget.grow(
+            self, X, codes, weights
+        )
+        (
+            (self.alpha_, self.cost_exponent_),
+            self.n_estimators_,
+            self.cost_,
+            self.error_,
+        ) = point
         return forest

@@ -29,7 +29,9 @@ class Places(Stored):
     offsets: np.ndarray
 
     @classmethod
-    def fit(cls, X: np.ndarray, weights: np.ndarray, numeric: Sequence[int], bins: int) -> Self:
+    def fit(
+        cls, X: np.ndarray, weights: np.ndarray, numeric: Sequence[int], bins: int
+    ) -> Self:
         """Bins of about equal weight for numbers of rows (n, m); the seen codes of categories."""
         cuts = [_cuts(X[:, j], weights, bins) for j in numeric]
         edges = np.full((max(map(len, cuts), default=0), len(cuts)), np.inf)
@@ -38,7 +40,9 @@ class Places(Stored):
             edges[: len(cut), c] = cut
             lasts[j] = len(cut) + 1.0
         sizes = lasts.astype(np.intp) + 1
-        return cls(np.array(numeric, dtype=np.intp), edges, lasts, np.cumsum(sizes) - sizes)
+        return cls(
+            np.array(numeric, dtype=np.intp), edges, lasts, np.cumsum(sizes) - sizes
+        )
 
     def find(self, X: np.ndarray) -> np.ndarray:
         """Places (n, m) for rows (n, m). O(n m edges), in passes over whole columns."""
@@ -71,7 +75,9 @@ def _cuts(column: np.ndarray, weights: np.ndarray, bins: int) -> np.ndarray:
         return cuts
     # The factor keeps rounding from moving a cut by a row.
     levels = np.arange(1, bins) / bins * (1 - 1e-12)
-    quantiles = np.quantile(column[known], levels, method="inverted_cdf", weights=weights[known])
+    quantiles = np.quantile(
+        column[known], levels, method="inverted_cdf", weights=weights[known]
+    )
     cuts = np.unique(quantiles)
     return np.asarray(cuts[cuts < values[-1]])
 
@@ -120,7 +126,9 @@ class CostNaiveBayes(Learner):
         " impossible.",
     ] = 1.0
     bins: Annotated[
-        int, Field(ge=2, le=256), "Maximum number of bins of about equal counts for a number."
+        int,
+        Field(ge=2, le=256),
+        "Maximum number of bins of about equal counts for a number.",
     ] = 10
     calibration: Calibration = "auto"
 
@@ -128,7 +136,9 @@ class CostNaiveBayes(Learner):
         K = len(self.classes_)
         places = Places.fit(X, weights, self._numeric(), int(self.bins))
         columns = places.find(X).T
-        ends = places.offsets + places.lasts.astype(np.intp)  # each feature's place for "missing"
+        ends = places.offsets + places.lasts.astype(
+            np.intp
+        )  # each feature's place for "missing"
         counts = np.zeros((int(ends[-1]) + 1, K))
         for column in columns:
             np.add.at(counts, (column, codes), weights)
@@ -140,5 +150,7 @@ class CostNaiveBayes(Learner):
         terms = np.zeros_like(counts)
         terms[seen] = np.log((counts[seen] + self.alpha) / totals[owner[seen]])
         sums = np.bincount(codes, weights)
-        typical = np.array([weights @ terms[column] for column in columns]) / weights.sum()
+        typical = (
+            np.array([weights @ terms[column] for column in columns]) / weights.sum()
+        )
         return Tables(places, np.log(sums / sums.sum()), terms, typical)

@@ -31,7 +31,9 @@ _UNCLIPPED_VALUES = 10
 _QUARTILES = (0.25, 0.5, 0.75)
 _SEGMENTS = 8  # straight lines that stand for a power curve
 _POWERS = (-4.0, 4.0)
-_DENSE_SHARE = 0.3  # the share of non-zeros from which a dense matrix is about the smaller one
+_DENSE_SHARE = (
+    0.3  # the share of non-zeros from which a dense matrix is about the smaller one
+)
 
 
 @dataclass(frozen=True)
@@ -61,13 +63,19 @@ class Design(Stored):
 
     @classmethod
     def fit(
-        cls, X: np.ndarray, weights: np.ndarray, categorical: Sequence[int], shape: str = "none"
+        cls,
+        X: np.ndarray,
+        weights: np.ndarray,
+        categorical: Sequence[int],
+        shape: str = "none",
     ) -> Self:
         """Learn from rows (n, m) with positive weights (n,); `shape` is `none` or one of `SHAPES`.
 
         Raises Invalid for numbers above 1e100: their squares leave the floats. O(n m log n).
         """
-        numeric = np.array(sorted(set(range(X.shape[1])) - set(categorical)), dtype=np.intp)
+        numeric = np.array(
+            sorted(set(range(X.shape[1])) - set(categorical)), dtype=np.intp
+        )
         check_sizes(X, numeric, LARGEST_NUMBER)
         hinges = None
         if shape == "none" or not len(numeric):
@@ -206,7 +214,9 @@ def _table(seen: np.ndarray, terms: np.ndarray) -> np.ndarray:
     return table
 
 
-def fit_hinges(X: np.ndarray, weights: np.ndarray, numeric: np.ndarray, shape: str) -> Hinges:
+def fit_hinges(
+    X: np.ndarray, weights: np.ndarray, numeric: np.ndarray, shape: str
+) -> Hinges:
     """The curves of the features `numeric`, in their order, for rows (n, m), NaN where missing.
 
     `shape`: `clip` and `power` give a curve per feature, `spline` up to four. A `power` is the one
@@ -214,8 +224,12 @@ def fit_hinges(X: np.ndarray, weights: np.ndarray, numeric: np.ndarray, shape: s
     Weights (n,) count as repeated rows. O(n m log n).
     """
     curves = [_hinges(X[:, j], weights, shape) for j in numeric.tolist()]
-    columns = np.repeat(numeric, np.array([len(curve[0]) for curve in curves], dtype=np.intp))
-    parts = map(np.concatenate, zip(*curves, strict=True)) if curves else np.empty((5, 0))
+    columns = np.repeat(
+        numeric, np.array([len(curve[0]) for curve in curves], dtype=np.intp)
+    )
+    parts = (
+        map(np.concatenate, zip(*curves, strict=True)) if curves else np.empty((5, 0))
+    )
     uppers, knots, slopes, first, means = parts
     return Hinges(columns, uppers, knots, slopes, np.flatnonzero(first), means)
 
@@ -256,7 +270,9 @@ def _power(x: np.ndarray, w: np.ndarray, ends: np.ndarray) -> Curve:
 
 def _spline(x: np.ndarray, w: np.ndarray, ends: np.ndarray) -> Curve:
     inner = _quantiles(x, w, _QUARTILES)
-    places = np.concatenate((ends[:1], inner[(inner > ends[0]) & (inner < ends[1])], ends[1:]))
+    places = np.concatenate(
+        (ends[:1], inner[(inner > ends[0]) & (inner < ends[1])], ends[1:])
+    )
     return places, np.ones(len(places) - 1), np.ones(len(places) - 1)
 
 
@@ -280,11 +296,16 @@ def _beside(x: np.ndarray, w: np.ndarray, common: float) -> np.ndarray:
     """
     sides = (x < common, x > common)
     return np.concatenate(
-        [_quantiles(x[side], w[side], (0.5,)) if side.any() else [common] for side in sides]
+        [
+            _quantiles(x[side], w[side], (0.5,)) if side.any() else [common]
+            for side in sides
+        ]
     )
 
 
-def _quantiles(x: np.ndarray, w: np.ndarray, shares: Sequence[float] | np.ndarray) -> np.ndarray:
+def _quantiles(
+    x: np.ndarray, w: np.ndarray, shares: Sequence[float] | np.ndarray
+) -> np.ndarray:
     """The distinct weighted quantiles of sorted values."""
     reach = np.cumsum(w)
     places = np.searchsorted(reach, np.asarray(shares) * reach[-1])
@@ -296,12 +317,16 @@ def yeo_johnson(x: np.ndarray, power: float) -> np.ndarray:
 
     Source: Yeo and Johnson (2000), equation 2.1.
     """
-    return np.asarray(np.copysign(boxcox1p(np.abs(x), np.where(x >= 0, power, 2.0 - power)), x))
+    return np.asarray(
+        np.copysign(boxcox1p(np.abs(x), np.where(x >= 0, power, 2.0 - power)), x)
+    )
 
 
 def inverse(t: np.ndarray, power: float) -> np.ndarray:
     """The x of which `yeo_johnson` is t."""
-    return np.asarray(np.copysign(inv_boxcox1p(np.abs(t), np.where(t >= 0, power, 2.0 - power)), t))
+    return np.asarray(
+        np.copysign(inv_boxcox1p(np.abs(t), np.where(t >= 0, power, 2.0 - power)), t)
+    )
 
 
 def _most_likely(x: np.ndarray, w: np.ndarray) -> float:
@@ -313,4 +338,6 @@ def _most_likely(x: np.ndarray, w: np.ndarray) -> float:
         t = yeo_johnson(x, power)
         return 0.5 * float(np.log(share @ (t - share @ t) ** 2)) - (power - 1.0) * slope
 
-    return float(loading.scikit.minimize_scalar(loss, bounds=_POWERS, method="bounded").x)
+    return float(
+        loading.scikit.minimize_scalar(loss, bounds=_POWERS, method="bounded").x
+    )

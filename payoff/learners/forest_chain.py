@@ -45,7 +45,9 @@ class ForestChain(Learner):
         "The search ends when no feature lowers the held-out log loss by this; null is 0.001, or"
         " with equal prices no such limit.",
     ] = None
-    n_estimators: Annotated[int, Field(ge=1, le=1000), "Number of trees of each forest."] = 40
+    n_estimators: Annotated[
+        int, Field(ge=1, le=1000), "Number of trees of each forest."
+    ] = 40
     min_samples_leaf: Annotated[
         int | None,
         Field(ge=1),
@@ -61,14 +63,19 @@ class ForestChain(Learner):
     def refit(self, X: np.ndarray, y: np.ndarray) -> Self:
         """Grow the forests again on rows (n, m), y (n,); order, calibration and experience stay."""
         codes = np.searchsorted(self.classes_, y)
-        self.model_ = loading.compiled.chain.refit(self, np.asarray(X), codes, self.model_)
+        self.model_ = loading.compiled.chain.refit(
+            self, np.asarray(X), codes, self.model_
+        )
         return self
 
     def findings(self, names: Sequence[str]) -> dict[str, Any]:
         """The calibration, and the features in their order: their price, and the sum `spent`."""
         prices = self.prices_.paid(self.order_)
         steps = zip(self.order_, prices, np.cumsum(prices).tolist(), strict=True)
-        chain = [{"asks": names[j], "price": price, "spent": spent} for j, price, spent in steps]
+        chain = [
+            {"asks": names[j], "price": price, "spent": spent}
+            for j, price, spent in steps
+        ]
         calibration = "sigmoid" if self.model_.blends else "none"
         return {"calibration": calibration, "chain": chain}
 
@@ -83,5 +90,7 @@ class ForestChain(Learner):
                 self, X, codes, weights, self.seed_
             )
         with part(0.35, 1.0):
-            model, self.experience_ = loading.compiled.chain.fit(self, X, codes, weights)
+            model, self.experience_ = loading.compiled.chain.fit(
+                self, X, codes, weights
+            )
         return model

@@ -61,20 +61,28 @@ class GradientBoosting(Learner):
 
     task: Task = None
     max_iter: Annotated[
-        int, Field(ge=1, le=10_000), "Boosting rounds, at most; each has a tree per class."
+        int,
+        Field(ge=1, le=10_000),
+        "Boosting rounds, at most; each has a tree per class.",
     ] = 200
-    learning_rate: Annotated[float, Field(gt=0, le=10), "Shrinkage of each round."] = 0.1
+    learning_rate: Annotated[float, Field(gt=0, le=10), "Shrinkage of each round."] = (
+        0.1
+    )
     max_leaf_nodes: Annotated[
         Annotated[int, Field(ge=2)] | Literal["auto"] | None,
         f"Maximum number of leaves of a tree; auto is {_AUTO_LEAVES}.",
     ] = "auto"
-    min_samples_leaf: Annotated[int, Field(ge=1), "Minimum number of rows in a leaf."] = 10
+    min_samples_leaf: Annotated[
+        int, Field(ge=1), "Minimum number of rows in a leaf."
+    ] = 10
     l2_regularization: Annotated[
         float, Field(ge=0, le=1e10), "L2 penalty on the values of leaves."
     ] = 1.0
     calibration: Calibration = "auto"
 
-    def _fit_calibrated(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
+    def _fit_calibrated(
+        self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray
+    ) -> None:
         self.n_iter_ = int(self.max_iter)
         self.max_leaf_nodes_ = self.max_leaf_nodes
         if self.max_leaf_nodes == "auto":
@@ -97,10 +105,14 @@ class GradientBoosting(Learner):
         The spread is None, one for all rows, where that is as likely.
         """
         if len(X) == 1:
-            raise Invalid.at("", "one sample shows no errors; boosting of numbers needs two rows")
+            raise Invalid.at(
+                "", "one sample shows no errors; boosting of numbers needs two rows"
+            )
         largest = SINGLE / 4
         if np.abs(y).max() > largest:
-            message = f"numbers must be at most {largest:.1g} in magnitude; use a larger unit"
+            message = (
+                f"numbers must be at most {largest:.1g} in magnitude; use a larger unit"
+            )
             raise Invalid.at("", message)
         folds = min(len(X), _FOLDS if len(X) > _MAX_ROWS_OF_MORE_FOLDS else 2 * _FOLDS)
         unstratified = np.zeros(len(X), dtype=np.intp)
@@ -113,8 +125,12 @@ class GradientBoosting(Learner):
         sizes = np.maximum(np.abs(residuals) / typical, _LEAST_SPREAD)
         errors = FoldedRows(X, sizes, weights, fold)
         with part(0.6, 1.0, "spread"):
-            parameters = _SPREAD_PARAMETERS | {"min_samples_leaf": 2 * int(self.min_samples_leaf)}
-            spread, spreads, _ = self._cross_fitted(errors, folds, _unlikely, **parameters)
+            parameters = _SPREAD_PARAMETERS | {
+                "min_samples_leaf": 2 * int(self.min_samples_leaf)
+            }
+            spread, spreads, _ = self._cross_fitted(
+                errors, folds, _unlikely, **parameters
+            )
         spreads = np.maximum(spreads, _LEAST_SPREAD)
         constant = float(np.average(sizes, weights=weights))
         if _unlikely(spreads, errors) >= _unlikely(constant, errors):
@@ -153,7 +169,9 @@ class GradientBoosting(Learner):
         """
         stages = np.unique(np.ceil(_STAGES * int(self.max_iter)).astype(int)).tolist()
         fits = Parallel(prefer="threads", return_as="generator")(
-            delayed(self.seeded().fold_stages)(*rows, number, folds, stages, **parameters)
+            delayed(self.seeded().fold_stages)(
+                *rows, number, folds, stages, **parameters
+            )
             for number in range(folds)
         )
         unseen: np.ndarray = np.zeros(0)
@@ -186,11 +204,15 @@ class GradientBoosting(Learner):
         """
         rows = FoldedRows(X, codes, weights, fold)
         inside = np.ascontiguousarray(rows.only(number))
-        with part(number / (folds + 1), (number + 1) / (folds + 1), stage_name(number, folds)):
+        with part(
+            number / (folds + 1), (number + 1) / (folds + 1), stage_name(number, folds)
+        ):
             models = self.grow(*rows.without(number), stages, **parameters)
             if self.regresses:
                 return np.stack([model.values(inside) for model in models])
-            return np.stack([model.posterior(inside).astype(np.float32) for model in models])
+            return np.stack(
+                [model.posterior(inside).astype(np.float32) for model in models]
+            )
 
     def grow(
         self,
@@ -204,7 +226,12 @@ class GradientBoosting(Learner):
 
         `parameters` come before those of the learner.
         """
-        names = ("learning_rate", "min_samples_leaf", "l2_regularization", "random_state")
+        names = (
+            "learning_rate",
+            "min_samples_leaf",
+            "l2_regularization",
+            "random_state",
+        )
         defaults = {name: getattr(self, name) for name in names}
         defaults["max_leaf_nodes"] = self.max_leaf_nodes_
         return loading.scikit.boosted_trees.grow(

@@ -30,7 +30,9 @@ class Stages(Stored):
 
     def posterior(self, X: np.ndarray) -> np.ndarray:
         P = self.first.posterior(X)
-        minority = P[:, 1:] if self.second is None else P[:, 1:] * self.second.posterior(X)
+        minority = (
+            P[:, 1:] if self.second is None else P[:, 1:] * self.second.posterior(X)
+        )
         H = self.majority
         return np.concatenate((minority[:, :H], P[:, :1], minority[:, H:]), axis=1)
 
@@ -63,7 +65,8 @@ class HierarchicalLogistic(Learner):
         " the benefits, those of the minority classes combined by their shares.",
     ] = None
     second: Annotated[
-        KernelLogistic | Logistic | None, "The model that separates the minority classes."
+        KernelLogistic | Logistic | None,
+        "The model that separates the minority classes.",
     ] = None
     benefits: np.ndarray | Sequence[Sequence[float]] | None = None
 
@@ -79,7 +82,9 @@ class HierarchicalLogistic(Learner):
         rows = self._validated(X)
         P = self.posterior(rows)
         if self.benefits is not None and isinstance(self.model_.first, BenefitLogistic):
-            P[:, self.model_.majority] = np.where(self.model_.first.predict(rows) == 1, -1.0, 2.0)
+            P[:, self.model_.majority] = np.where(
+                self.model_.first.predict(rows) == 1, -1.0, 2.0
+            )
         return self.classes_[P.argmax(axis=1)]
 
     def _check(self) -> None:
@@ -101,7 +106,9 @@ class HierarchicalLogistic(Learner):
         if single:
             return Stages(first, None, H)
         with below("/second"), part(0.5, 1.0, "minority classes"):
-            second = self._stage(self.second).fit(X[minority], codes[minority], weights[minority])
+            second = self._stage(self.second).fit(
+                X[minority], codes[minority], weights[minority]
+            )
         return Stages(first, second, H)
 
     def _grouped(self, sums: np.ndarray, majority: int) -> np.ndarray | None:
@@ -113,7 +120,9 @@ class HierarchicalLogistic(Learner):
         if self.benefits is None:
             return None
         with below("/benefits"):
-            eta = rest_weights(self.benefits, sums / sums.sum(), needed=[majority])[majority]
+            eta = rest_weights(self.benefits, sums / sums.sum(), needed=[majority])[
+                majority
+            ]
         return np.diag([1.0, eta])
 
     def _stage(self, stage: Learner | None) -> Learner:

@@ -31,7 +31,11 @@ _ROWS_ALONE = 10  # rows that are predicted once more, each alone
 _LARGEST_EXACT = 2.0**24  # single precision rounds larger numbers to integers, or more
 CHANGE = 0.05
 """The largest change of a probability that rounding of inputs may cause."""
-_NUMBERS = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(int64)": np.int64}
+_NUMBERS = {
+    "tensor(float)": np.float32,
+    "tensor(double)": np.float64,
+    "tensor(int64)": np.int64,
+}
 _REPLACED = re.compile(r"\W")  # the characters that converters to ONNX replace in names
 
 
@@ -73,7 +77,9 @@ class Columns(Stored):
         """
         m = len(schema.names)
         if names is None and count is not None and count != m:
-            message = f"the model takes {count} columns, and the data set has {m} features"
+            message = (
+                f"the model takes {count} columns, and the data set has {m} features"
+            )
             raise Invalid.at("/dataset", message)
         if names is not None and set(names) != set(schema.names):
             missing = sorted({*names} - {*schema.names})[:_SHOWN]
@@ -96,7 +102,9 @@ class Columns(Stored):
         mixed = ordered.astype(object)
         for j, words in enumerate(self.words):
             if words is not None:
-                codes = np.where(np.isnan(ordered[:, j]), -1, ordered[:, j]).astype(np.intp)
+                codes = np.where(np.isnan(ordered[:, j]), -1, ordered[:, j]).astype(
+                    np.intp
+                )
                 mixed[:, j] = words[codes]
         return mixed
 
@@ -138,13 +146,17 @@ class Imported(Learner):
                 P[rows] = self.scorer.posterior(X[rows])
             except (MemoryError, PayoffError):
                 raise
-            except Exception as error:  # any error of the model, and of an answer of another shape
+            except (
+                Exception
+            ) as error:  # any error of the model, and of an answer of another shape
                 text = f"{type(error).__name__}: {str(error)[:_MAX_ERROR]}"
                 message = f"the model does not answer these instances: {text}"
                 raise Invalid.at("/instances", message) from error
         return P if self.calibrator_ is None else self.calibrator_.apply(P)
 
-    def calibrate(self, method: str, P: np.ndarray, codes: np.ndarray, seed: int) -> np.ndarray:
+    def calibrate(
+        self, method: str, P: np.ndarray, codes: np.ndarray, seed: int
+    ) -> np.ndarray:
         """Calibrate by `isotonic` or `sigmoid` on the model's P (n, K) of all rows, codes (n,).
 
         Each class has two rows or more. Returns probabilities (n, K) of the same rows, each by a
@@ -167,7 +179,8 @@ def class_order(
     """
     plain = [name.item() if isinstance(name, np.generic) else name for name in names]
     order = [
-        next((j for j, name in enumerate(plain) if _alike(name, label)), -1) for label in classes
+        next((j for j, name in enumerate(plain) if _alike(name, label)), -1)
+        for label in classes
     ]
     if sorted(order) == list(range(len(plain))):
         return None if order == sorted(order) else np.array(order, dtype=np.intp)
@@ -207,7 +220,9 @@ def check_alone(scorer: "Foreign", X: np.ndarray, among: np.ndarray) -> None:
     for i in np.linspace(0, len(X) - 1, min(len(X), _ROWS_ALONE)).astype(np.intp):
         alone = scorer.answers(X[i : i + 1])
         if not np.allclose(alone, among[i], rtol=0, atol=_TOLERANCE):
-            shown = [np.round(P.ravel(), 6).tolist()[:_SHOWN] for P in (alone, among[i])]
+            shown = [
+                np.round(P.ravel(), 6).tolist()[:_SHOWN] for P in (alone, among[i])
+            ]
             raise Invalid.at(
                 "/file",
                 f"the model's answer about row {i} depends on the other rows: it is {shown[0]}"
@@ -233,7 +248,9 @@ def rounded_columns(scorer: Scorer, X: np.ndarray) -> tuple[np.ndarray, float]:
     P = scorer.posterior(X)
     if (scorer.posterior(np.where(rounded, single, X)) != P).any():
         return columns[:0], 0.0
-    ends = np.random.default_rng(0).choice(np.array([-np.inf, np.inf], dtype=np.float32), X.shape)
+    ends = np.random.default_rng(0).choice(
+        np.array([-np.inf, np.inf], dtype=np.float32), X.shape
+    )
     following = scorer.posterior(np.where(rounded, np.nextafter(single, ends), X))
     return columns, float((np.abs(following - P) > CHANGE).any(axis=1).mean())
 
@@ -270,7 +287,9 @@ class JoblibScorer(Foreign):
         with joblib.parallel_config(backend="sequential"), warnings.catch_warnings():
             # A model that was fitted on a frame of pandas warns of rows without names.
             warnings.filterwarnings("ignore", "X does not have valid feature names")
-            return np.asarray(self.model.predict_proba(self.columns.of_rows(X)), dtype=np.float64)
+            return np.asarray(
+                self.model.predict_proba(self.columns.of_rows(X)), dtype=np.float64
+            )
 
 
 def load_joblib(
@@ -324,15 +343,23 @@ class OnnxScorer(Foreign):
         """The output that holds the probabilities: a map by class for each row, or an array."""
         inputs = self.session.get_inputs()
         rows = self.columns.of_rows(X)
-        parts = [rows] if len(inputs) == 1 else [rows[:, j : j + 1] for j in range(len(inputs))]
+        parts = (
+            [rows]
+            if len(inputs) == 1
+            else [rows[:, j : j + 1] for j in range(len(inputs))]
+        )
         feed = {
-            node.name: _typed(values, node.type) for node, values in zip(inputs, parts, strict=True)
+            node.name: _typed(values, node.type)
+            for node, values in zip(inputs, parts, strict=True)
         }
         return self.session.run([_probabilities(self.session)], feed)[0]
 
 
 def load_onnx(
-    content: bytes, schema: Schema, classes: Sequence[int | str], named: Sequence[str] | None
+    content: bytes,
+    schema: Schema,
+    classes: Sequence[int | str],
+    named: Sequence[str] | None,
 ) -> OnnxScorer:
     """A scorer of the data set's rows.
 
@@ -345,7 +372,9 @@ def load_onnx(
         return replace(scorer, order=class_order(named, classes, "/classes"))
     maps = scorer.run(np.zeros((1, len(schema.names))))
     if not isinstance(maps, list):
-        message = "the file does not name its classes: send them in the order of its columns"
+        message = (
+            "the file does not name its classes: send them in the order of its columns"
+        )
         raise Invalid.at("/classes", message)
     return replace(scorer, order=class_order(list(maps[0]), classes, "/dataset"))
 
@@ -354,12 +383,16 @@ def _session(content: bytes) -> Any:
     try:
         import onnxruntime  # noqa: PLC0415 - an extra, and 80 MB
     except ImportError as error:
-        raise MissingPackage("ONNX models need onnxruntime: pip install onnxruntime") from error
+        raise MissingPackage(
+            "ONNX models need onnxruntime: pip install onnxruntime"
+        ) from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.enable_cpu_mem_arena = False  # the memory of a large batch is given back
     options.log_severity_level = 4
-    return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(
+        content, options, providers=["CPUExecutionProvider"]
+    )
 
 
 def _columns(inputs: Sequence[Any], schema: Schema) -> Columns:
@@ -392,11 +425,16 @@ def _probabilities(session: Any) -> str:
     """
     outputs = session.get_outputs()
     maps = [node for node in outputs if node.type.startswith("seq(map")]
-    numbers = [node for node in outputs if node.type in ("tensor(float)", "tensor(double)")]
+    numbers = [
+        node for node in outputs if node.type in ("tensor(float)", "tensor(double)")
+    ]
     candidates = maps or numbers
     if not candidates:
         message = (
-            "the model has no output of probabilities, only labels: export it with probabilities"
+            "the model has no output of probabilities, only labels: "
+            "export it with probabilities"
         )
         raise Invalid.at("/file", message)
-    return next((node for node in candidates if "prob" in node.name.lower()), candidates[-1]).name
+    return next(
+        (node for node in candidates if "prob" in node.name.lower()), candidates[-1]
+    ).name

@@ -89,7 +89,9 @@ class KernelScorer(Stored):
     def posterior(self, X: np.ndarray) -> np.ndarray:
         if len(X) > BLOCK:
             starts = range(0, len(X), BLOCK)
-            return np.concatenate([self.posterior(X[start : start + BLOCK]) for start in starts])
+            return np.concatenate(
+                [self.posterior(X[start : start + BLOCK]) for start in starts]
+            )
         with np.errstate(over="ignore"):
             Z = np.clip(self.design.dense(X), -LARGEST_NUMBER, LARGEST_NUMBER)
         similarities = self.kernel(Z, self.landmarks, self._squares)
@@ -115,7 +117,9 @@ class KernelLogistic(Learner):
     """
 
     name: ClassVar = "kernel_logistic"
-    kernel: Annotated[Literal["rbf", "linear", "polynomial"], "The similarity of two rows."] = "rbf"
+    kernel: Annotated[
+        Literal["rbf", "linear", "polynomial"], "The similarity of two rows."
+    ] = "rbf"
     gamma: Annotated[
         float | None,
         Field(ge=1e-10, le=1e10),
@@ -153,7 +157,9 @@ class KernelLogistic(Learner):
             self.n_components_ = 0
             Phi = np.hstack([design.dense(X), np.ones((len(Y), 1))])
             W = self._solve(Phi, Y, weights, classes)
-            return LinearScorer(design.fold(W[:-1].T, W[-1]).recorded(X, weights), self.converged_)
+            return LinearScorer(
+                design.fold(W[:-1].T, W[-1]).recorded(X, weights), self.converged_
+            )
         kernel = Kernel(self.kernel, self.gamma_, int(self.degree))
         landmarks = design.dense(self._landmarks(X))
         factor = solver.landmark_factor(kernel, landmarks)
@@ -166,7 +172,9 @@ class KernelLogistic(Learner):
     def _landmarks(self, X: np.ndarray) -> np.ndarray:
         """Rows (m, features): all, or a draw without replacement."""
         n = len(X)
-        automatic = n if n <= EXACT_ROWS else max(LANDMARKS // 10, min(LANDMARKS, CELLS // n))
+        automatic = (
+            n if n <= EXACT_ROWS else max(LANDMARKS // 10, min(LANDMARKS, CELLS // n))
+        )
         self.n_components_ = min(int(self.n_components or automatic), n)
         if self.n_components_ < n:
             random = loading.scikit.check_random_state(self.random_state)
@@ -198,7 +206,9 @@ class KernelLogistic(Learner):
         return W
 
 
-def most_common(classes: np.ndarray, majority: Any, codes: np.ndarray, weights: np.ndarray) -> int:
+def most_common(
+    classes: np.ndarray, majority: Any, codes: np.ndarray, weights: np.ndarray
+) -> int:
     """The position of the `majority` class, or of the class of the largest weight.
 
     1 and "1" are the same class. Ties go to the first. Raises Invalid at `/majority`.

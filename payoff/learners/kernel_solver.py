@@ -55,7 +55,11 @@ def landmark_weights(factor: np.ndarray, W: np.ndarray) -> np.ndarray:
 
 
 def landmark_features(
-    kernel: Kernel, landmarks: np.ndarray, factor: np.ndarray, design: Design, X: np.ndarray
+    kernel: Kernel,
+    landmarks: np.ndarray,
+    factor: np.ndarray,
+    design: Design,
+    X: np.ndarray,
 ) -> np.ndarray:
     """Phi (n, m + 1) of rows X (n, features): inner products of its rows are the Nystroem kernel.
 
@@ -84,7 +88,9 @@ class Objective:
     kernel's spectrum. Setting up is O(n r^2), an evaluation O(n r K).
     """
 
-    def __init__(self, Phi: np.ndarray, Y: np.ndarray, weight: np.ndarray, C: float) -> None:
+    def __init__(
+        self, Phi: np.ndarray, Y: np.ndarray, weight: np.ndarray, C: float
+    ) -> None:
         r = Phi.shape[1]
         functions = Y.shape[1]
         total = float(weight.sum())
@@ -104,7 +110,9 @@ class Objective:
         bound = np.zeros((r, r))
         for start in range(0, len(self.Phi), BLOCK):
             rows = slice(start, start + BLOCK)
-            bound += (self.Phi[rows] * (0.5 * self.weight[rows, None])).T @ self.Phi[rows]
+            bound += (self.Phi[rows] * (0.5 * self.weight[rows, None])).T @ self.Phi[
+                rows
+            ]
         bound[np.diag_indices(r)] += self.penalty[:, 0]
         return bound
 
@@ -125,16 +133,22 @@ class Objective:
     def coefficients(self, v: np.ndarray) -> np.ndarray:
         """W (r, K-1) of the flat preconditioned coefficients `v`."""
         V = solve_triangular(self.R, v.reshape(len(self.R), -1), check_finite=False)
-        return solve_triangular(self.T, V.T, lower=True, trans="T", check_finite=False).T
+        return solve_triangular(
+            self.T, V.T, lower=True, trans="T", check_finite=False
+        ).T
 
     def __call__(self, v: np.ndarray) -> tuple[float, np.ndarray]:
         """Value and flat gradient in the preconditioned coefficients."""
         value, G = self.value_and_gradient(self.coefficients(v))
         G = solve_triangular(self.R, G, trans="T", check_finite=False)
-        return value, solve_triangular(self.T, G.T, lower=True, check_finite=False).T.ravel()
+        return value, solve_triangular(
+            self.T, G.T, lower=True, check_finite=False
+        ).T.ravel()
 
 
-def solve(objective: Objective, *, max_iter: int, tol: float) -> tuple[np.ndarray, int, float]:
+def solve(
+    objective: Objective, *, max_iter: int, tol: float
+) -> tuple[np.ndarray, int, float]:
     """Minimise by L-BFGS from zero until no entry of the preconditioned gradient exceeds `tol`.
 
     Returns W (r, K-1), the intercepts last, the number of steps, and the largest entry of the
@@ -159,4 +173,8 @@ def solve(objective: Objective, *, max_iter: int, tol: float) -> tuple[np.ndarra
         "maxls": 50,
     }
     minimum = minimize(reported, start, jac=True, method="L-BFGS-B", options=options)
-    return objective.coefficients(minimum.x), int(minimum.nit), float(np.abs(minimum.jac).max())
+    return (
+        objective.coefficients(minimum.x),
+        int(minimum.nit),
+        float(np.abs(minimum.jac).max()),
+    )

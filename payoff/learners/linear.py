@@ -154,9 +154,13 @@ class Linear(Stored):
         N = np.where(missing, self.means, np.clip(N, -LARGEST_NUMBER, LARGEST_NUMBER))
         owners = np.arange(X.shape[1]) if self.numeric is None else self.numeric
         for w, j in enumerate(owners if self.hinges is None else self.hinges.columns):
-            T[:, j] += N[:, w, None] * self.coef[w] + missing[:, w, None] * self.marks[w]
+            T[:, j] += (
+                N[:, w, None] * self.coef[w] + missing[:, w, None] * self.marks[w]
+            )
         for c, j in enumerate(self.categorical):
-            T[:, j] += self.table[np.fmin(X[:, j], self.lasts[c]).astype(np.intp) + self.offsets[c]]
+            T[:, j] += self.table[
+                np.fmin(X[:, j], self.lasts[c]).astype(np.intp) + self.offsets[c]
+            ]
         return T
 
     def scores(self, X: np.ndarray) -> np.ndarray:
@@ -170,7 +174,9 @@ class Linear(Stored):
             Z = self._careful(self._columns(X))
         if len(self.categorical):
             # fmin ignores NaN: a missing code goes to the last place, and so does a larger code.
-            codes = np.fmin(X.take(self.categorical, axis=1), self.lasts).astype(np.intp)
+            codes = np.fmin(X.take(self.categorical, axis=1), self.lasts).astype(
+                np.intp
+            )
             codes += self.offsets
             Z += summed(self.table, codes)
         return Z
@@ -189,7 +195,9 @@ class Linear(Stored):
     def _careful(self, N: np.ndarray) -> np.ndarray:
         """`plain_scores` from numeric columns N with missing or huge numbers."""
         missing = np.isnan(N)
-        filled = np.where(missing, self.means, np.clip(N, -LARGEST_NUMBER, LARGEST_NUMBER))
+        filled = np.where(
+            missing, self.means, np.clip(N, -LARGEST_NUMBER, LARGEST_NUMBER)
+        )
         scores: np.ndarray = filled.dot(self.coef)
         scores += self.intercept
         scores += missing.astype(np.float64).dot(self.marks)

@@ -14,7 +14,10 @@ from payoff.learners.linear import LinearScorer
 from payoff.learners.parameters import Calibration, Strength
 from payoff.learners.unseen import log_losses, near_best, unseen
 
-_CANDIDATES = (*SHAPES, "none")  # the simplest first; the one that a tail can break, last
+_CANDIDATES = (
+    *SHAPES,
+    "none",
+)  # the simplest first; the one that a tail can break, last
 _MIN_ROWS = 200  # on fewer rows the standard error hides what another transform gains
 _MAX_ROWS = 3000  # the maximum number of rows from which a transform is chosen
 
@@ -43,9 +46,13 @@ class Logistic(Learner):
     def _prepare(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
         self.numeric_transform_ = choose_transform(self, X, codes, weights, self.C)
 
-    def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> LinearScorer:
+    def _fit_raw(
+        self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray
+    ) -> LinearScorer:
         design = Design.fit(X, weights, self.categorical(), self.numeric_transform_)
-        model, converged = loading.scikit.fit_linear(design.matrix(X), codes, weights, self.C)
+        model, converged = loading.scikit.fit_linear(
+            design.matrix(X), codes, weights, self.C
+        )
         linear = design.fold(model.coef_, model.intercept_).recorded(X, weights)
         return LinearScorer(linear, converged)
 
@@ -77,7 +84,9 @@ def choose_transform(
     X, w = X[sample], weights[sample]
     labels = codes[sample].reshape(len(sample), -1).T
     gains = {
-        shape: -np.sum([_losses(shape, X, y, w, categorical, C) for y in labels], axis=0)
+        shape: -np.sum(
+            [_losses(shape, X, y, w, categorical, C) for y in labels], axis=0
+        )
         for shape in candidates
     }
     return near_best(gains, w)[0]

@@ -36,7 +36,9 @@ class Members(Stored):
         O(T N log N).
         """
         orders = [np.argsort(tree, kind="stable") for tree in leaves.T]
-        starts = np.cumsum(np.bincount(leaves.ravel() + 1, minlength=nodes + 1)).astype(np.int32)
+        starts = np.cumsum(np.bincount(leaves.ravel() + 1, minlength=nodes + 1)).astype(
+            np.int32
+        )
         return cls(weights, starts, np.concatenate(orders).astype(np.int32))
 
     def blocks(self, n: int) -> Iterator[slice]:
@@ -65,7 +67,15 @@ class Members(Stored):
         total = np.zeros(N)
         blocks = np.zeros(N // _BLOCK + 1, dtype=np.uint8)
         S = collect(
-            leaves, excluded, self.starts, self.rows, self.weights, total, blocks, near, reached
+            leaves,
+            excluded,
+            self.starts,
+            self.rows,
+            self.weights,
+            total,
+            blocks,
+            near,
+            reached,
         )
         return near[:, :S], reached[:, :S]
 

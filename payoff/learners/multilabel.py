@@ -66,7 +66,9 @@ class Multilabel(Learner):
         self.classes_ = np.arange(Y.shape[1])
         return Y
 
-    def _fit_calibrated(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
+    def _fit_calibrated(
+        self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray
+    ) -> None:
         self._fit_labels(X, codes, weights)
         self.calibration_ = ", ".join(sorted(set(self.calibrations_)))
 
@@ -121,7 +123,9 @@ class Curves(Stored):
         odds = np.minimum(np.maximum(Z, -self.farthest), self.farthest)
         odds *= self.slopes
         odds += self.offsets
-        P: np.ndarray = np.minimum(np.maximum(expit(odds), self.lowest), 1.0 - self.lowest)
+        P: np.ndarray = np.minimum(
+            np.maximum(expit(odds), self.lowest), 1.0 - self.lowest
+        )
         for position, knots, heights in self.stepped:
             P[:, position] = np.interp(P[:, position], knots, heights)
         return P
@@ -131,7 +135,9 @@ def as_indicator(y: Any) -> np.ndarray:
     """The labels as integers (n, L); Invalid where they are no table of 0 and 1."""
     table = y.toarray() if loading.scikit.sparse.issparse(y) else np.asarray(y)
     if table.ndim != 2 or not np.isin(table, (0, 1)).all():
-        message = "labels take a table of 0 and 1: a row per instance, a column per label"
+        message = (
+            "labels take a table of 0 and 1: a row per instance, a column per label"
+        )
         raise Invalid.at("", message)
     return table.astype(np.int64)
 
@@ -153,8 +159,12 @@ class Chain(Stored):
         rows = np.empty((n, m + len(self.linears)))
         rows[:, :m] = X
         Z = np.empty((n, len(self.linears)))
-        for position, (linear, fixed) in enumerate(zip(self.linears, self.fixed, strict=True)):
-            Z[:, position] = linear.scores(np.ascontiguousarray(rows[:, : m + position]))[:, 0]
+        for position, (linear, fixed) in enumerate(
+            zip(self.linears, self.fixed, strict=True)
+        ):
+            Z[:, position] = linear.scores(
+                np.ascontiguousarray(rows[:, : m + position])
+            )[:, 0]
             rows[:, m + position] = expit(Z[:, position]) if fixed is None else fixed
         return Z
 
@@ -180,7 +190,8 @@ class MultilabelLogistic(Multilabel):
     C: Strength = 1.0
     calibration: Calibration = "auto"
     chain: Annotated[
-        bool, "Whether each label's model also uses the probabilities of the labels before it."
+        bool,
+        "Whether each label's model also uses the probabilities of the labels before it.",
     ] = False
     numeric_transform: str = "auto"
 
@@ -192,7 +203,9 @@ class MultilabelLogistic(Multilabel):
 
         Time: one raw fit for each label, in a chain up to six.
         """
-        learner = replace(self, calibration="none", numeric_transform=self.numeric_transform_)
+        learner = replace(
+            self, calibration="none", numeric_transform=self.numeric_transform_
+        )
         learner.fit(X, y)
         self.scorer_ = learner.scorer_
         self.converged_ = learner.converged_
@@ -202,7 +215,9 @@ class MultilabelLogistic(Multilabel):
         return self.scorer_.scores(X)
 
     def _fit_labels(self, X: np.ndarray, Y: np.ndarray, weights: np.ndarray) -> None:
-        self.numeric_transform_ = choose_transform(self, X, Y, weights, self.C, _TRANSFORMS)
+        self.numeric_transform_ = choose_transform(
+            self, X, Y, weights, self.C, _TRANSFORMS
+        )
         linears: list[Linear] = []
         curves: list[Calibrator | None] = []
         fixed: list[float | None] = []
@@ -216,10 +231,16 @@ class MultilabelLogistic(Multilabel):
                 extended = X
                 if self.chain and position + 1 < L:
                     # Cross-fitting comes first, as it reports no progress.
-                    p = self._unseen(X, y, weights) if share is None else np.full(len(y), share)
+                    p = (
+                        self._unseen(X, y, weights)
+                        if share is None
+                        else np.full(len(y), share)
+                    )
                     extended = np.column_stack((X, p))
                 if y.min() == y.max():
-                    design = Design.fit(X, weights, self.categorical(), self.numeric_transform_)
+                    design = Design.fit(
+                        X, weights, self.categorical(), self.numeric_transform_
+                    )
                     log_odds = np.array([logit(constant_share(y))])
                     linears.append(design.fold(np.zeros((1, design.width)), log_odds))
                     curves.append(None)
@@ -237,7 +258,9 @@ class MultilabelLogistic(Multilabel):
     def _unseen(self, X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """The label's probability (n,) for each row, from a model that did not see the row."""
         folds = loading.scikit.StratifiedKFold(
-            min(_FOLDS, int(np.bincount(y).min())), shuffle=True, random_state=self.random_state
+            min(_FOLDS, int(np.bincount(y).min())),
+            shuffle=True,
+            random_state=self.random_state,
         )
         P = loading.scikit.cross_val_predict(
             self._logistic("none"),
@@ -281,7 +304,9 @@ class Neighbours(Stored):
     codes: I32
 
     @classmethod
-    def of(cls, forest: FlatForest, X: np.ndarray, Y: np.ndarray, weights: np.ndarray) -> Self:
+    def of(
+        cls, forest: FlatForest, X: np.ndarray, Y: np.ndarray, weights: np.ndarray
+    ) -> Self:
         """Of training rows X (n, m), labels (n, L) and positive weights (n,). O(rows trees log)."""
         trees = min(forest.n_trees, max(1, MAX_ROWS_IN_LEAVES // len(X)))
         first = forest.first(trees)
@@ -291,7 +316,9 @@ class Neighbours(Stored):
         vectors, codes = np.unique(Y.astype(np.uint8), axis=0, return_inverse=True)
         return cls(trees, members, vectors, codes.ravel().astype(np.int32))
 
-    def find(self, forest: FlatForest, X: np.ndarray) -> Iterator[tuple[U8, F64, float]]:
+    def find(
+        self, forest: FlatForest, X: np.ndarray
+    ) -> Iterator[tuple[U8, F64, float]]:
         """For each row of X (n, m): label vectors (S, L), their weights (S,), and the weight cut.
 
         The weight of a vector is its mean share over the trees. The heaviest `MAX_VECTORS` are
@@ -305,7 +332,11 @@ class Neighbours(Stored):
                 heaviest = np.sort(np.argsort(-weights, kind="stable")[:MAX_VECTORS])
                 weight = weights[heaviest].sum()
                 vectors = self.vectors[codes[heaviest]]
-                yield vectors, weights[heaviest] / weight, float(1.0 - weight / weights.sum())
+                yield (
+                    vectors,
+                    weights[heaviest] / weight,
+                    float(1.0 - weight / weights.sum()),
+                )
 
     def work(self, forest: FlatForest, X: np.ndarray) -> int:
         """The number of training rows that `find` reads for rows X (n, m).
@@ -341,7 +372,9 @@ class MultilabelForest(Multilabel):
         "Features considered for a split: a number, a fraction, or the root or logarithm of all;"
         " null is all.",
     ] = "sqrt"
-    min_samples_leaf: Annotated[int, Field(ge=1), "Minimum number of rows in a leaf."] = 2
+    min_samples_leaf: Annotated[
+        int, Field(ge=1), "Minimum number of rows in a leaf."
+    ] = 2
     calibration: Calibration = "auto"
 
     neighbours_: Neighbours = field(init=False, repr=False)
@@ -358,14 +391,18 @@ class MultilabelForest(Multilabel):
 
         Time: one forest.
         """
-        rows = FoldedRows.in_no_fold(np.ascontiguousarray(X), as_indicator(y), np.ones(len(X)))
+        rows = FoldedRows.in_no_fold(
+            np.ascontiguousarray(X), as_indicator(y), np.ones(len(X))
+        )
         ((_, self.model_, _),) = loading.compiled.forests.grow_forests(
             self, rows, [ALL], self.min_samples_leaf
         )
         self.neighbours_ = Neighbours.of(self.model_, *rows[:3])
         return self
 
-    def label_vectors(self, X: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, float]]:
+    def label_vectors(
+        self, X: np.ndarray
+    ) -> Iterator[tuple[np.ndarray, np.ndarray, float]]:
         """`Neighbours.find` for rows X (n, m), before calibration."""
         return self.neighbours_.find(self.model_, X)
 
@@ -379,7 +416,9 @@ class MultilabelForest(Multilabel):
     def _fit_labels(self, X: np.ndarray, Y: np.ndarray, weights: np.ndarray) -> None:
         fold = multilabel_folds(Y, _FOLDS, self._seed()).astype(np.int8)
         held_out = fold != UNJUDGED
-        calibrates = any(self._method(np.bincount(y, minlength=2)) != "none" for y in Y.T)
+        calibrates = any(
+            self._method(np.bincount(y, minlength=2)) != "none" for y in Y.T
+        )
         folds = [*np.unique(fold[held_out]).tolist(), ALL] if calibrates else [ALL]
         P = np.zeros(Y.shape)
         rows = FoldedRows(X, Y, weights, fold)
@@ -390,8 +429,12 @@ class MultilabelForest(Multilabel):
                 self.model_ = forest
                 self.neighbours_ = Neighbours.of(forest, X, Y, weights)
             else:
-                P[fold == number] = _marginals(forest, np.ascontiguousarray(rows.only(number)))
-        calibrations = [self._curve(p, y, held_out, weights) for p, y in zip(P.T, Y.T, strict=True)]
+                P[fold == number] = _marginals(
+                    forest, np.ascontiguousarray(rows.only(number))
+                )
+        calibrations = [
+            self._curve(p, y, held_out, weights) for p, y in zip(P.T, Y.T, strict=True)
+        ]
         self.curves_ = Curves.of([curve for _, curve in calibrations])
         self.calibrations_ = [method for method, _ in calibrations]
 
@@ -401,7 +444,9 @@ class MultilabelForest(Multilabel):
         """The calibration of a label y (n,), from the probabilities p (n,) of held-out rows."""
         counts = np.bincount(y, minlength=2)
         if not counts.all():
-            return "none", Sigmoid(np.zeros(1), np.array([logit(constant_share(y))]), 0.0)
+            return "none", Sigmoid(
+                np.zeros(1), np.array([logit(constant_share(y))]), 0.0
+            )
         p = p[held_out]
         P = np.column_stack((1.0 - p, p))
         return self._calibrate(self._method(counts), P, y[held_out], weights[held_out])

@@ -12,7 +12,16 @@ from dataclasses import fields, is_dataclass
 from functools import cache, reduce
 from itertools import islice
 from operator import or_
-from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    Self,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
@@ -75,10 +84,15 @@ class LearnerRequest(BaseModel):
             return cls.model_validate(document, extra=extra)
         except ValidationError as error:
             names = [field.alias or name for name, field in cls.model_fields.items()]
-            unknown_names = islice((name for name in document if name not in names), MAX_ERRORS)
+            unknown_names = islice(
+                (name for name in document if name not in names), MAX_ERRORS
+            )
             errors = error.errors(include_url=False, include_input=False)
             known = [details for details in errors if details["loc"][0] in names]
-            flaws = [unknown_at(pointer(name), "parameter", name, names) for name in unknown_names]
+            flaws = [
+                unknown_at(pointer(name), "parameter", name, names)
+                for name in unknown_names
+            ]
             raise Invalid.of([*flaws, *flaws_of(known, document)]) from error
 
     @property
@@ -99,7 +113,11 @@ class LearnerRequest(BaseModel):
         """
         if not self.takes("benefits") or self.estimator.any_actions:
             return False
-        inside = [value.takes("benefits") for _, value in self if isinstance(value, LearnerRequest)]
+        inside = [
+            value.takes("benefits")
+            for _, value in self
+            if isinstance(value, LearnerRequest)
+        ]
         return not inside or any(inside)
 
     @classmethod
@@ -107,7 +125,9 @@ class LearnerRequest(BaseModel):
         """Whether the learner trains with `benefits`, or with `feature_costs`."""
         return any(parameter.name == name for parameter in fields(cls.estimator))
 
-    def naming(self, classes: Sequence[int | str], *, by_position: bool = False) -> Self:
+    def naming(
+        self, classes: Sequence[int | str], *, by_position: bool = False
+    ) -> Self:
         """A copy that names classes as `classes` do, or by position; 1 and "1" are the same class.
 
         Raises Invalid at the parameter that names no class.
@@ -175,7 +195,9 @@ def request_of(estimator: Any) -> type[LearnerRequest]:
     model = create_model(
         estimator.name,
         __base__=LearnerRequest,
-        __doc__=(inspect.getdoc(estimator) or "").partition("\n\n")[0].replace("\n", " "),
+        __doc__=(inspect.getdoc(estimator) or "")
+        .partition("\n\n")[0]
+        .replace("\n", " "),
         **{"kind": (Literal[estimator.name], ...), **declared},
     )
     model.estimator = estimator
@@ -185,7 +207,9 @@ def request_of(estimator: Any) -> type[LearnerRequest]:
 def _field(hint: Any, default: Any) -> tuple[Any, Any]:
     """The annotation and the default of a parameter's field in requests."""
     description = next(text for text in hint.__metadata__ if isinstance(text, str))
-    kinds: list[Any] = [kind for kind in get_args(get_args(hint)[0]) if is_dataclass(kind)]
+    kinds: list[Any] = [
+        kind for kind in get_args(get_args(hint)[0]) if is_dataclass(kind)
+    ]
     inner: list[Any] = [request_of(kind) for kind in kinds]
     if not inner:
         return Annotated[hint, Field(description=description)], default

@@ -43,7 +43,14 @@ class QuantileForest(Stored):
 
     @classmethod
     def of(
-        cls, forest: FlatForest, bags: Bools, X: F64, y: F64, weights: F64, *, corrected: bool
+        cls,
+        forest: FlatForest,
+        bags: Bools,
+        X: F64,
+        y: F64,
+        weights: F64,
+        *,
+        corrected: bool,
     ) -> Self:
         """From training rows X (n, m), numbers y (n,) and positive weights (n,).
 
@@ -58,13 +65,19 @@ class QuantileForest(Stored):
         leaves = forest.leaves(X[order])
         members = Members.of(leaves, len(forest.nodes.right), weights[order])
         plain = cls(forest, y[order], members, _GRID, 0.0)
-        rows = np.unique(np.linspace(0, len(y) - 1, _MAX_ROWS_OF_CURVE).astype(np.int64))
-        unseen = np.where(bags[order[rows], : forest.n_trees], np.int32(-1), leaves[rows])
+        rows = np.unique(
+            np.linspace(0, len(y) - 1, _MAX_ROWS_OF_CURVE).astype(np.int64)
+        )
+        unseen = np.where(
+            bags[order[rows], : forest.n_trees], np.int32(-1), leaves[rows]
+        )
         seen = (unseen < 0).all(axis=1)
         if seen.all():
             return plain
         rows, unseen = rows[~seen], unseen[~seen]
-        model = replace(plain, curve=plain.corrected(unseen, rows)) if corrected else plain
+        model = (
+            replace(plain, curve=plain.corrected(unseen, rows)) if corrected else plain
+        )
         return replace(model, cost=model.mean_cost(unseen, rows))
 
     def values(self, X: F64) -> F64:

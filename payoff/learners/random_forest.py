@@ -59,7 +59,9 @@ class RandomForest(Stepwise):
                 self, _LEAVES, X, codes, weights
             )
 
-    def _fit_calibrated(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
+    def _fit_calibrated(
+        self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray
+    ) -> None:
         if not self.regresses or self.min_samples_leaf != "auto":
             super()._fit_calibrated(X, codes, weights)
             return
@@ -78,7 +80,9 @@ class RandomForest(Stepwise):
         return 1.0 / self.n_estimators
 
     def _again(self) -> RandomForest:
-        return replace(self, calibration="none", min_samples_leaf=self.min_samples_leaf_)
+        return replace(
+            self, calibration="none", min_samples_leaf=self.min_samples_leaf_
+        )
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Any:
         rows = FoldedRows.in_no_fold(X, codes, weights)
@@ -100,7 +104,9 @@ class RandomForest(Stepwise):
             if fold == ALL:
                 self.model_ = forest
             else:
-                P[rows.fold == fold] = forest.posterior(np.ascontiguousarray(rows.only(fold)))
+                P[rows.fold == fold] = forest.posterior(
+                    np.ascontiguousarray(rows.only(fold))
+                )
         return P
 
 
@@ -110,7 +116,9 @@ class FreeForest(RandomForest):
     name: ClassVar = "nothing"
     feature_costs: Prices | Sequence[float] | None = None
 
-    def fit(self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> Self:
+    def fit(
+        self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None
+    ) -> Self:
         return super().fit(self._free(X), y, sample_weight)
 
     def refit(self, X: np.ndarray, y: np.ndarray) -> Self:

@@ -22,7 +22,11 @@ from sklearn.utils import (
     check_random_state,
 )
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_is_fitted,
+    validate_data,
+)
 
 from payoff.acquisition.learning import learn
 from payoff.decisions.calibration_fits import fit_calibrator
@@ -62,18 +66,35 @@ def checked(
     These must not change anything, not even the folds.
     """
     X, y = validate_data(
-        estimator, X, y, dtype=np.float64, order="C", ensure_all_finite="allow-nan", **options
+        estimator,
+        X,
+        y,
+        dtype=np.float64,
+        order="C",
+        ensure_all_finite="allow-nan",
+        **options,
     )
-    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    weights = _check_sample_weight(
+        sample_weight, X, dtype=np.float64, ensure_non_negative=True
+    )
     positive = weights > 0
-    return (X, y, weights) if positive.all() else (X[positive], y[positive], weights[positive])
+    return (
+        (X, y, weights)
+        if positive.all()
+        else (X[positive], y[positive], weights[positive])
+    )
 
 
 def checked_rows(estimator: Any, X: Any) -> np.ndarray:
     """Rows (n, m) for a fitted estimator, NaN where missing."""
     check_is_fitted(estimator)
     return validate_data(
-        estimator, X, dtype=np.float64, order="C", ensure_all_finite="allow-nan", reset=False
+        estimator,
+        X,
+        dtype=np.float64,
+        order="C",
+        ensure_all_finite="allow-nan",
+        reset=False,
     )
 
 
@@ -82,7 +103,9 @@ def tags(*, several: bool = False, numbers: bool = False) -> Tags:
     classifier_tags = ClassifierTags(multi_label=several, multi_class=not several)
     return Tags(
         estimator_type="regressor" if numbers else "classifier",
-        target_tags=TargetTags(required=True, multi_output=several, single_output=not several),
+        target_tags=TargetTags(
+            required=True, multi_output=several, single_output=not several
+        ),
         classifier_tags=None if numbers else classifier_tags,
         regressor_tags=RegressorTags() if numbers else None,
         input_tags=InputTags(allow_nan=True),
@@ -97,7 +120,9 @@ def fit_linear(
     Newton's method with conjugate gradients: some ten steps, no Hessian in memory, sparse columns
     as they are.
     """
-    model = LogisticRegression(C=C, solver="newton-cg", tol=_TOLERANCE, max_iter=MAX_STEPS)
+    model = LogisticRegression(
+        C=C, solver="newton-cg", tol=_TOLERANCE, max_iter=MAX_STEPS
+    )
     with warnings.catch_warnings(record=True) as failures:
         warnings.simplefilter("always")
         model.fit(columns, codes, sample_weight=weights)

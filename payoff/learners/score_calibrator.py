@@ -73,7 +73,9 @@ class ScoreCalibrator(Learner):
     _min_rows_to_calibrate: ClassVar = 10
 
     calibration: Calibration = "auto"
-    input: Annotated[Literal["scores", "probabilities"], "What the rows are."] = "scores"
+    input: Annotated[Literal["scores", "probabilities"], "What the rows are."] = (
+        "scores"
+    )
 
     def refit(self, X: np.ndarray, y: np.ndarray) -> Self:
         """Calibrate again by the same method on rows (n, m) and labels (n,) of the same classes."""
@@ -81,19 +83,25 @@ class ScoreCalibrator(Learner):
         self._calibrate_on(np.ascontiguousarray(X), codes, np.ones(len(X)))
         return self
 
-    def _fit_calibrated(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
+    def _fit_calibrated(
+        self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray
+    ) -> None:
         self.calibration_ = self._method(np.bincount(codes))
         if self.calibration == "auto" and self.calibration_ != "none":
             P = self._model(X).posterior(X)
             self.calibration_ = best_calibration(P, codes, weights, may_leave=False)
         self._calibrate_on(X, codes, weights)
 
-    def _calibrate_on(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
+    def _calibrate_on(
+        self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray
+    ) -> None:
         self.model_ = self._model(X)
         self.calibrator_ = None
         if self.calibration_ != "none":
             P = self.model_.posterior(X)
-            self.calibrator_ = loading.scikit.fit_calibrator(self.calibration_, P, codes, weights)
+            self.calibrator_ = loading.scikit.fit_calibrator(
+                self.calibration_, P, codes, weights
+            )
         self.doubts_ = list(self._doubts(X, codes))
 
     def _model(self, X: np.ndarray) -> Standardised | Given | Shares:
@@ -102,7 +110,9 @@ class ScoreCalibrator(Learner):
         return Shares() if X.min() >= 0 and X.max() <= 1 else _standardised(X)
 
     def _method(self, counts: np.ndarray) -> str:
-        method = self._automatic(counts) if self.calibration == "auto" else self.calibration
+        method = (
+            self._automatic(counts) if self.calibration == "auto" else self.calibration
+        )
         # Scores are no probabilities without a calibration.
         return "sigmoid" if method == "none" and self.input == "scores" else method
 
@@ -137,7 +147,9 @@ def _standardised(X: np.ndarray) -> Standardised:
         float(np.subtract(*np.percentile(numbers, (75, 25))))
         for numbers in (values, np.unique(values))
     ]
-    return Standardised(centres, min((spread for spread in ranges if spread > 0), default=1.0))
+    return Standardised(
+        centres, min((spread for spread in ranges if spread > 0), default=1.0)
+    )
 
 
 def _differences(X: np.ndarray) -> np.ndarray:

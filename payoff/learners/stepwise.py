@@ -107,7 +107,9 @@ def while_worth(
     trajectories = learner.model_.travel(X, prices)
     ends = trajectories.length
     probabilities = partial(
-        state_probabilities, calibrator=learner.calibrator_, experience=learner.experience_
+        state_probabilities,
+        calibrator=learner.calibrator_,
+        experience=learner.experience_,
     )
     if benefits is not None and learner.experience_ is not None:
         worth = benefits, learner.experience_.worth(benefits, prices)
@@ -120,7 +122,9 @@ def while_worth(
 
 def room_for(steps: int, n_classes: int) -> int:
     """The number of rows of experience that are kept, by the numbers of features and classes."""
-    return min(MAX_ROWS_OF_EXPERIENCE, MAX_NUMBERS_OF_EXPERIENCE // ((steps + 1) * n_classes))
+    return min(
+        MAX_ROWS_OF_EXPERIENCE, MAX_NUMBERS_OF_EXPERIENCE // ((steps + 1) * n_classes)
+    )
 
 
 def validation_folds(
@@ -138,7 +142,9 @@ def validation_folds(
         return [(rows, rows)]
     folds = []
     for f in range(min(math.ceil(enough / total), int(1 / _VALIDATION_SHARE))):
-        outside = np.concatenate([order[f * size : (f + 1) * size] for order, size in shuffled])
+        outside = np.concatenate(
+            [order[f * size : (f + 1) * size] for order, size in shuffled]
+        )
         if len(outside):
             folds.append((np.setdiff1d(rows, outside), np.sort(outside)))
     return folds

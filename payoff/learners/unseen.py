@@ -78,7 +78,9 @@ def near_best(values: Mapping[str, np.ndarray], weights: np.ndarray) -> list[str
     Nearly is at most one standard error of the paired difference less.
     """
     best = max(values, key=lambda name: mean_and_error(values[name], weights)[0])
-    gaps = {name: mean_and_error(values[best] - x, weights) for name, x in values.items()}
+    gaps = {
+        name: mean_and_error(values[best] - x, weights) for name, x in values.items()
+    }
     return [name for name, (gap, error) in gaps.items() if gap <= error]
 
 
@@ -112,7 +114,9 @@ def best_calibration(
 
     def losses(method: str) -> np.ndarray:
         # Rows in no fold have the same loss by every method.
-        return log_losses(calibrated_unseen(method, P, codes, weights, fold, resolution), codes)
+        return log_losses(
+            calibrated_unseen(method, P, codes, weights, fold, resolution), codes
+        )
 
     least = losses(best)
     for method in alternatives:
@@ -132,4 +136,6 @@ def _sample(codes: np.ndarray) -> np.ndarray:
     order = np.random.default_rng(0).permutation(len(codes))
     share = min(1.0, _ENOUGH_CELLS / (len(codes) * len(counts)))
     sizes = np.maximum(MIN_ROWS_OF_CURVE, counts * share).astype(np.intp)
-    return np.concatenate([order[codes[order] == k][:size] for k, size in enumerate(sizes)])
+    return np.concatenate(
+        [order[codes[order] == k][:size] for k, size in enumerate(sizes)]
+    )

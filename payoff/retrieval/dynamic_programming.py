@@ -87,7 +87,9 @@ def table_error(loss: Loss, n: int) -> float:
 @lru_cache(maxsize=128)
 def loss_table(loss: Loss, n: int, empty: int) -> np.ndarray:
     """The loss at all feasible counts, as the kernels read it: a block (tp, fn) for each k."""
-    return _table(n, lambda tp, k, positives: loss.of_counts(tp, k, positives, n, empty=empty))
+    return _table(
+        n, lambda tp, k, positives: loss.of_counts(tp, k, positives, n, empty=empty)
+    )
 
 
 @lru_cache(maxsize=128)
@@ -118,7 +120,9 @@ MOST_ITEMS_OF_ALL_LANES = 24
 
 
 @vector
-def tabled_curves(p: F64, table: F64, prefixes: F64, suffixes: F64, curves: F64) -> None:
+def tabled_curves(
+    p: F64, table: F64, prefixes: F64, suffixes: F64, curves: F64
+) -> None:
     """For several sets, curves[k] = Σ_t Σ_m Pr(t of the first k) Pr(m after) table[k; t, m].
 
     Algorithm 1 of Natarajan et al. (2016), with all laws from one recursion: O(n³/6) per set. p:
@@ -146,10 +150,19 @@ def tabled_curves(p: F64, table: F64, prefixes: F64, suffixes: F64, curves: F64)
                 b0, b1 = table[at + m + 4], table[at + m + 5]
                 b2, b3 = table[at + m + 6], table[at + m + 7]
                 s0, s1, s2, s3 = suffix[m], suffix[m + 1], suffix[m + 2], suffix[m + 3]
-                t0, t1, t2, t3 = suffix[m + 4], suffix[m + 5], suffix[m + 6], suffix[m + 7]
+                t0, t1, t2, t3 = (
+                    suffix[m + 4],
+                    suffix[m + 5],
+                    suffix[m + 6],
+                    suffix[m + 7],
+                )
                 for lane in range(lanes):
-                    first = s0[lane] * a0 + s1[lane] * a1 + s2[lane] * a2 + s3[lane] * a3
-                    second = t0[lane] * b0 + t1[lane] * b1 + t2[lane] * b2 + t3[lane] * b3
+                    first = (
+                        s0[lane] * a0 + s1[lane] * a1 + s2[lane] * a2 + s3[lane] * a3
+                    )
+                    second = (
+                        t0[lane] * b0 + t1[lane] * b1 + t2[lane] * b2 + t3[lane] * b3
+                    )
                     curve[lane] += before[lane] * (first + second)
             for m in range(eights, width):
                 a, s = table[at + m], suffix[m]
@@ -159,7 +172,9 @@ def tabled_curves(p: F64, table: F64, prefixes: F64, suffixes: F64, curves: F64)
 
 
 @vector
-def mean_of(k: int, n: int, lane: int, table: F64, prefixes: F64, suffixes: F64) -> float:
+def mean_of(
+    k: int, n: int, lane: int, table: F64, prefixes: F64, suffixes: F64
+) -> float:
     """The mean of the table's block k over one lane's laws."""
     at = 0
     for j in range(k):
@@ -246,12 +261,18 @@ def small_sets(
             largest = n
             lanes = LANES if n <= MOST_ITEMS_OF_ALL_LANES else LANES // 2
             lanes = min(lanes, sets.size - at)
-            prefixes, suffixes = np.empty((n + 1, n + 1, lanes)), np.empty((n + 1, n + 1, lanes))
+            prefixes, suffixes = (
+                np.empty((n + 1, n + 1, lanes)),
+                np.empty((n + 1, n + 1, lanes)),
+            )
             ranked, position = np.empty((n, lanes)), np.zeros((n, lanes), np.int64)
             losses = np.empty((n + 1, lanes))
         group = fill_lanes(sets[at:], p, offsets, ranked, position)
         sort_lanes(ranked, position)
-        loss, recall = tables[0, starts[n] : starts[n + 1]], tables[1, starts[n] : starts[n + 1]]
+        loss, recall = (
+            tables[0, starts[n] : starts[n + 1]],
+            tables[1, starts[n] : starts[n + 1]],
+        )
         tabled_curves(ranked, loss, prefixes, suffixes, losses)
         for lane in range(group):
             i = sets[at + lane]

@@ -53,7 +53,13 @@ class Loss:
         return (self.beta or DEFAULT_BETA) ** 2
 
     def of_counts(
-        self, tp: np.ndarray, k: np.ndarray, positives: np.ndarray, n: int, *, empty: int = 0
+        self,
+        tp: np.ndarray,
+        k: np.ndarray,
+        positives: np.ndarray,
+        n: int,
+        *,
+        empty: int = 0,
     ) -> np.ndarray:
         """The loss of single outcomes, float64, of counts that broadcast.
 
@@ -93,55 +99,97 @@ def _rates(
 
 
 def _f_beta(
-    loss: Loss, tp: np.ndarray, k: np.ndarray, positives: np.ndarray, _n: float, empty: float
+    loss: Loss,
+    tp: np.ndarray,
+    k: np.ndarray,
+    positives: np.ndarray,
+    _n: float,
+    empty: float,
 ) -> np.ndarray:
     value = 1 - (1 + loss.square) * tp / (loss.square * positives + k)
     return np.where(positives + k > 0, value, empty)
 
 
 def _jaccard(
-    _loss: Loss, tp: np.ndarray, k: np.ndarray, positives: np.ndarray, _n: float, empty: float
+    _loss: Loss,
+    tp: np.ndarray,
+    k: np.ndarray,
+    positives: np.ndarray,
+    _n: float,
+    empty: float,
 ) -> np.ndarray:
-    return np.where(positives + k > 0, (positives + k - 2 * tp) / (positives + k - tp), empty)
+    return np.where(
+        positives + k > 0, (positives + k - 2 * tp) / (positives + k - tp), empty
+    )
 
 
 def _am(
-    _loss: Loss, tp: np.ndarray, k: np.ndarray, positives: np.ndarray, n: float, _empty: float
+    _loss: Loss,
+    tp: np.ndarray,
+    k: np.ndarray,
+    positives: np.ndarray,
+    n: float,
+    _empty: float,
 ) -> np.ndarray:
     tpr, tnr = _rates(tp, k, positives, n)
     return np.asarray(1 - (tpr + tnr) / 2)
 
 
 def _g_tp_pr(
-    _loss: Loss, tp: np.ndarray, k: np.ndarray, positives: np.ndarray, _n: float, empty: float
+    _loss: Loss,
+    tp: np.ndarray,
+    k: np.ndarray,
+    positives: np.ndarray,
+    _n: float,
+    empty: float,
 ) -> np.ndarray:
     value = np.where(positives * k > 0, 1 - tp / np.sqrt(positives * k), 1.0)
     return np.where(positives + k > 0, value, empty)
 
 
 def _g_mean(
-    _loss: Loss, tp: np.ndarray, k: np.ndarray, positives: np.ndarray, n: float, _empty: float
+    _loss: Loss,
+    tp: np.ndarray,
+    k: np.ndarray,
+    positives: np.ndarray,
+    n: float,
+    _empty: float,
 ) -> np.ndarray:
     tpr, tnr = _rates(tp, k, positives, n)
     return np.asarray(1 - np.sqrt(tpr * tnr))
 
 
 def _h_mean(
-    _loss: Loss, tp: np.ndarray, k: np.ndarray, positives: np.ndarray, n: float, _empty: float
+    _loss: Loss,
+    tp: np.ndarray,
+    k: np.ndarray,
+    positives: np.ndarray,
+    n: float,
+    _empty: float,
 ) -> np.ndarray:
     tpr, tnr = _rates(tp, k, positives, n)
     return np.asarray(1 - np.where(tpr + tnr > 0, 2 * tpr * tnr / (tpr + tnr), 0.0))
 
 
 def _auc(
-    _loss: Loss, tp: np.ndarray, k: np.ndarray, positives: np.ndarray, n: float, _empty: float
+    _loss: Loss,
+    tp: np.ndarray,
+    k: np.ndarray,
+    positives: np.ndarray,
+    n: float,
+    _empty: float,
 ) -> np.ndarray:
     pairs = positives * (n - positives)
     return np.where(pairs > 0, (k - tp) * (positives - tp) / pairs, 0.0)
 
 
 def _mcc(
-    _loss: Loss, tp: np.ndarray, k: np.ndarray, positives: np.ndarray, n: float, empty: float
+    _loss: Loss,
+    tp: np.ndarray,
+    k: np.ndarray,
+    positives: np.ndarray,
+    n: float,
+    empty: float,
 ) -> np.ndarray:
     square = k * (n - k) * positives * (n - positives)
     value = np.where(square > 0, 1 - (n * tp - k * positives) / np.sqrt(square), 1.0)
@@ -149,10 +197,17 @@ def _mcc(
 
 
 def _fractional_linear(
-    loss: Loss, tp: np.ndarray, k: np.ndarray, positives: np.ndarray, n: float, empty: float
+    loss: Loss,
+    tp: np.ndarray,
+    k: np.ndarray,
+    positives: np.ndarray,
+    n: float,
+    empty: float,
 ) -> np.ndarray:
     c, d = loss.c or (0.0,) * 4, loss.d or (1.0,) * 4
-    above, below = (np.asarray(x[0] * n + x[1] * tp + x[2] * k + x[3] * positives) for x in (c, d))
+    above, below = (
+        np.asarray(x[0] * n + x[1] * tp + x[2] * k + x[3] * positives) for x in (c, d)
+    )
     near = np.abs(below) <= NEARLY_ZERO * absolute_sum(d, (n, tp, k, positives))
     if near.any():  # rounding hides whether these denominators are zero
         columns = [np.full(int(near.sum()), n), tp[near], k[near], positives[near]]
@@ -161,18 +216,28 @@ def _fractional_linear(
     return np.where(below != 0, above / below, empty)
 
 
-def absolute_sum(d: tuple[float, ...], counts: Sequence[float | np.ndarray]) -> np.ndarray:
+def absolute_sum(
+    d: tuple[float, ...], counts: Sequence[float | np.ndarray]
+) -> np.ndarray:
     """The sum of the absolute terms of a denominator at counts (n, tp, k, positives)."""
-    return np.asarray(sum(abs(value) * count for value, count in zip(d, counts, strict=True)))
+    return np.asarray(
+        sum(abs(value) * count for value, count in zip(d, counts, strict=True))
+    )
 
 
-def exact_sums(coefficients: tuple[float, ...], counts: np.ndarray) -> tuple[list[int], int]:
+def exact_sums(
+    coefficients: tuple[float, ...], counts: np.ndarray
+) -> tuple[list[int], int]:
     """The exact sums of coefficients times counts (rows of four): integers and their divisor."""
     ratios = [value.as_integer_ratio() for value in coefficients]
-    scale = max(below for _, below in ratios)  # all denominators of floats are powers of 2
+    scale = max(
+        below for _, below in ratios
+    )  # all denominators of floats are powers of 2
     integers = [above * (scale // below) for above, below in ratios]
     rows = counts.tolist()
-    sums = [sum(x * count for x, count in zip(integers, row, strict=True)) for row in rows]
+    sums = [
+        sum(x * count for x, count in zip(integers, row, strict=True)) for row in rows
+    ]
     return sums, scale
 
 
@@ -219,7 +284,9 @@ class Denominator:
 
         A loss whose denominator is nearly zero, but not zero, is refused before.
         """
-        value = self.d[0] * self.n + self.d[1] * tp + self.d[2] * k + self.d[3] * positives
+        value = (
+            self.d[0] * self.n + self.d[1] * tp + self.d[2] * k + self.d[3] * positives
+        )
         terms = absolute_sum(self.d, (self.n, tp, k, positives))
         return np.asarray(np.abs(value) <= NEARLY_ZERO * terms)
 
@@ -241,7 +308,9 @@ def check_monotone(loss: Loss, n: int) -> None:
         (below, d1), _ = exact_sums(d, counts)
         if c1 * below > d1 * above:
             tp = max(0, k + positives - n)
-            values = loss.of_counts(np.array([tp, tp + 1]), np.array(k), np.array(positives), n)
+            values = loss.of_counts(
+                np.array([tp, tp + 1]), np.array(k), np.array(positives), n
+            )
             raise Invalid.at(
                 "",
                 f"the loss must not rise with the true positives; of {n} items, with {k} retrieved"
@@ -271,7 +340,8 @@ def denominator(loss: Loss, n: int) -> Denominator:
     if tiny.any():
         first = int(tiny.argmax())
         fault = (
-            f"is {exact[first] / scale:.3g}, which floats cannot tell from zero beside its terms"
+            f"is {exact[first] / scale:.3g}, "
+            "which floats cannot tell from zero beside its terms"
         )
         raise _refused(loss, n, counts[first], fault)
     numerator = np.array([value != 0 for value in exact_sums(loss.c or (), counts)[0]])
@@ -336,7 +406,8 @@ class SetTerms:
     def __post_init__(self) -> None:
         if self.k_max is not None and self.k_min > self.k_max:
             raise Invalid.at(
-                "/k_min", f"'k_min' is {self.k_min}; it must be at most 'k_max', {self.k_max}"
+                "/k_min",
+                f"'k_min' is {self.k_min}; it must be at most 'k_max', {self.k_max}",
             )
 
     def sizes(self, n: int) -> tuple[int, int]:
@@ -346,7 +417,8 @@ class SetTerms:
         """
         if self.k_min > n:
             raise Invalid.at(
-                "/k_min", f"'k_min' is {self.k_min}; it must be at most the number of items, {n}"
+                "/k_min",
+                f"'k_min' is {self.k_min}; it must be at most the number of items, {n}",
             )
         low = self.k_min
         high = n if self.k_max is None else min(self.k_max, n)

@@ -45,7 +45,9 @@ DEAD = 80.0  # a node whose factor is below e^-80 adds nothing to the sum
 STEP = 0.25  # of the trapezoid rule: an error of 2e-16; a step of 0.27 has 2e-15
 TAIL_POINTS = 7  # nodes of the part below t = 1/high, with the error 1/(2·7)! · 16^-7
 LAST = 40.0  # the rule ends at t = LAST / low, where e^-40 = 4e-18
-LANES = 8  # kernels loop over nodes; a multiple of the vector width needs no remainder loop
+LANES = (
+    8  # kernels loop over nodes; a multiple of the vector width needs no remainder loop
+)
 
 
 @dataclass(frozen=True)
@@ -98,9 +100,13 @@ def _tail(power: float) -> tuple[np.ndarray, np.ndarray, float]:
         following = (x - diagonal[-1]) * polynomial - beta * before
         before, polynomial = polynomial, following
         squares.append(float((mass * polynomial**2).sum()))
-    off = np.sqrt(np.array(squares[1:TAIL_POINTS]) / np.array(squares[: TAIL_POINTS - 1]))
+    off = np.sqrt(
+        np.array(squares[1:TAIL_POINTS]) / np.array(squares[: TAIL_POINTS - 1])
+    )
     nodes, vectors = eigh_tridiagonal(np.array(diagonal), off)
-    error = squares[-1] / math.factorial(2 * TAIL_POINTS) / math.gamma(power) + math.exp(-LAST)
+    error = squares[-1] / math.factorial(2 * TAIL_POINTS) / math.gamma(
+        power
+    ) + math.exp(-LAST)
     return nodes, squares[0] * vectors[0] ** 2, error
 
 
@@ -176,7 +182,9 @@ def f_beta_curve(p: np.ndarray, loss: Loss, empty: int) -> Curve:
     live, weights = _weights(p, q, s, (1.0 + square) * rule.w)
     sums = np.empty(n)
     f_beta_sums(p, q, rule.t[live], s[live], weights, sums)
-    return Curve(_with_nothing(p, 1 - sums, empty), rule.error + rounding(n, len(rule.t)))
+    return Curve(
+        _with_nothing(p, 1 - sums, empty), rule.error + rounding(n, len(rule.t))
+    )
 
 
 def jaccard_curve(p: np.ndarray, _loss: Loss, empty: int) -> Curve:
@@ -190,7 +198,9 @@ def jaccard_curve(p: np.ndarray, _loss: Loss, empty: int) -> Curve:
     sums = np.empty(n)
     jaccard_sums(p, q, rule.t, s, rule.w, suffix, sums)
     values = 1 - np.cumsum(p) * sums
-    return Curve(_with_nothing(p, values, empty), rule.error + 2 * rounding(n, len(rule.t)))
+    return Curve(
+        _with_nothing(p, values, empty), rule.error + 2 * rounding(n, len(rule.t))
+    )
 
 
 def g_tp_pr_curve(p: np.ndarray, _loss: Loss, empty: int) -> Curve:
@@ -237,7 +247,12 @@ def fractional_linear_curve(p: np.ndarray, loss: Loss, empty: int) -> Curve:
     k = np.arange(n + 1)
     # What a relevant item adds to the denominator: one that is retrieved, one that is not.
     gains = np.array([form.d[1] + form.d[3], form.d[3]])
-    floors = form.d[0] * n + form.d[2] * k + k * min(gains[0], 0.0) + (n - k) * min(gains[1], 0.0)
+    floors = (
+        form.d[0] * n
+        + form.d[2] * k
+        + k * min(gains[0], 0.0)
+        + (n - k) * min(gains[1], 0.0)
+    )
     c = np.array([form.c[0] * n, form.c[2], form.c[1] + form.c[3], form.c[3]])
     for t, w in zip(rule.t, rule.w, strict=True):
         # A node where an item has the least factor adds nothing; smaller ones make products
@@ -246,7 +261,9 @@ def fractional_linear_curve(p: np.ndarray, loss: Loss, empty: int) -> Curve:
         low = np.where(gains > 0, 1.0, factors)
         high = np.where(gains > 0, factors, 1.0)
         tilt = np.array([low[0], high[0], low[1], high[1]])
-        fractional_node(p, q, t, w, np.maximum(floors, 0.0), tilt, c, logs, means, values)
+        fractional_node(
+            p, q, t, w, np.maximum(floors, 0.0), tilt, c, logs, means, values
+        )
     values += empty * _vanishing_mass(p, form)
     error = rule.error + 4 * rounding(n, len(rule.t)) + 8 * form.cancels * UNIT
     return Curve(values, form.largest * error)
@@ -286,7 +303,9 @@ def _weights(
     return live, w[live] * np.exp(logs[live])
 
 
-def _inverse_power_shares(p: np.ndarray, power: float, first: int) -> tuple[np.ndarray, float]:
+def _inverse_power_shares(
+    p: np.ndarray, power: float, first: int
+) -> tuple[np.ndarray, float]:
     """E[y_i P^-power] of the first items, and the relative error of each."""
     n = len(p)
     q = 1.0 - p
@@ -351,7 +370,9 @@ def f_beta_sums(p: F64, q: F64, t: F64, s: F64, weights: F64, out: F64) -> None:
 
 
 @vector
-def jaccard_sums(p: F64, q: F64, t: F64, s: F64, weights: F64, log_suffix: F64, out: F64) -> None:
+def jaccard_sums(
+    p: F64, q: F64, t: F64, s: F64, weights: F64, log_suffix: F64, out: F64
+) -> None:
     """out[k - 1] = Σ_j weights_j e^(-k t_j) Π_{i>k} (q_i + p_i s_j), k = 1 … n.
 
     log_suffix[b] is the logarithm of the product over all items from block b on.
@@ -400,7 +421,9 @@ def tilted_totals(p: F64, q: F64, s: F64, out: F64) -> None:
 
 
 @vector
-def auc_sums(p: F64, q: F64, s: F64, weights: F64, totals: F64, swapped: bool, out: F64) -> None:
+def auc_sums(
+    p: F64, q: F64, s: F64, weights: F64, totals: F64, swapped: bool, out: F64
+) -> None:
     """out[k - 1] += Σ_j weights_j (Σ_{i<=k} outside) (Σ_{i>k} inside).
 
     inside = p_i s_j / f and outside = q_i / f with f = q_i + p_i s_j; totals is the sum of `inside`
@@ -449,7 +472,11 @@ def fractional_node(
     for k in range(n + 1):
         exponent = log_prefix + logs[k] - t * floors[k]
         if exponent > -DEAD:
-            out[k] += weight * np.exp(exponent) * (c[0] + c[1] * k + c[2] * mean + c[3] * means[k])
+            out[k] += (
+                weight
+                * np.exp(exponent)
+                * (c[0] + c[1] * k + c[2] * mean + c[3] * means[k])
+            )
         if k < n:
             factor = q[k] * tilt[0] + p[k] * tilt[1]
             log_prefix += np.log(factor)

@@ -32,7 +32,9 @@ def select_sampled(
     """
     if terms.loss.name not in WITH_SAMPLES:
         names = ", ".join(map(repr, WITH_SAMPLES))
-        raise Invalid.at("/loss/name", f"the loss of the method 'sampled' must be one of {names}")
+        raise Invalid.at(
+            "/loss/name", f"the loss of the method 'sampled' must be one of {names}"
+        )
     n, L = P.shape
     low, high = terms.sizes(L)
     losses = loss_table(terms.loss, L, terms.empty)
@@ -46,21 +48,34 @@ def select_sampled(
         rake(Y, P[i], weights, RAKING_PASSES)
         weights /= weights.sum()
         error = table_error(terms.loss, L) + (4 * len(weights) + L) * UNIT
-        bound = search(Y, weights, losses, begins, low, high, error, _STEPS // max(L, 1), chosen[i])
+        bound = search(
+            Y, weights, losses, begins, low, high, error, _STEPS // max(L, 1), chosen[i]
+        )
         hits = Y[:, chosen[i]].sum(axis=1)
         size = chosen[i].sum()
         positives = Y.sum(axis=1)
-        loss = float(weights @ terms.loss.of_counts(hits, size, positives, L, empty=terms.empty))
+        loss = float(
+            weights @ terms.loss.of_counts(hits, size, positives, L, empty=terms.empty)
+        )
         gap = bound - (1.0 - loss)
         recall = weights @ np.where(positives > 0, hits / np.maximum(positives, 1), 1.0)
         precision = weights @ hits / size if size else 1.0
         reported_gap = gap if gap > 2 * error else 0.0
-        figures[:, i] = loss, precision, recall, error, reported_gap, 1.0 / (weights @ weights)
+        figures[:, i] = (
+            loss,
+            precision,
+            recall,
+            error,
+            reported_gap,
+            1.0 / (weights @ weights),
+        )
         marginals[i] = weights @ Y
     order = np.argsort(np.where(chosen, -marginals, np.inf), axis=1, kind="stable")
     sizes = chosen.sum(axis=1)
     chosen_labels = order[np.arange(L) < sizes[:, None]]
-    return Selections(chosen_labels, sizes, figures, np.zeros(n, dtype=np.int64), None), marginals
+    return Selections(
+        chosen_labels, sizes, figures, np.zeros(n, dtype=np.int64), None
+    ), marginals
 
 
 @kernel
@@ -140,7 +155,11 @@ def _relaxed(
         low = sure + max(0, missing - (free - possible))
         high = sure + min(missing, possible)
         least = 1.0 - losses[low * (L - k) + size]
-        slope = (1.0 - losses[high * (L - k) + size] - least) / (high - low) if high > low else 0.0
+        slope = (
+            (1.0 - losses[high * (L - k) + size] - least) / (high - low)
+            if high > low
+            else 0.0
+        )
         bound += weights[s] * (least + (sure - low) * slope)
         for i in range(L):
             if vectors[s, i]:

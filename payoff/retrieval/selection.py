@@ -96,7 +96,9 @@ def select(p: np.ndarray, terms: SetTerms) -> Selections:
 
 def descending(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The positions of probabilities (n,), largest first, equal ones in their order; and p so."""
-    order = np.argsort(-p)  # several times faster than a stable sort; ties are put right below
+    order = np.argsort(
+        -p
+    )  # several times faster than a stable sort; ties are put right below
     ranked = p[order]
     tied = ranked[1:] == ranked[:-1]
     if tied.any():
@@ -111,7 +113,9 @@ DP_LIMIT = 64
 
 # With a smaller variance of the number of relevant items no law is thinned much.
 _VARIANCE_OF_SHORT_LAWS = 290.0
-LEAST_PROBABILITY = 1e-290  # a smaller one counts as 0: kernels take fifty times as long with it
+LEAST_PROBABILITY = (
+    1e-290  # a smaller one counts as 0: kernels take fifty times as long with it
+)
 
 ITEMS_WORTH_A_THREAD = 20_000  # some milliseconds of work; a pool takes 0.2 ms to start
 # Of one call; several calls run at once, and in a container `os.cpu_count` counts all cores of the
@@ -129,7 +133,11 @@ def select_many(
     four). The groups are not checked. Invalid at `/k_min` where one is too small.
     """
     if threads is None:
-        threads = min(os.cpu_count() or 1, _MOST_THREADS) if len(p) >= ITEMS_WORTH_A_THREAD else 1
+        threads = (
+            min(os.cpu_count() or 1, _MOST_THREADS)
+            if len(p) >= ITEMS_WORTH_A_THREAD
+            else 1
+        )
     # The kernels would be compiled anew for read-only arrays.
     p = np.require(p, np.float64, ["C", "A", "W"])
     offsets = np.require(offsets, np.int64, ["C", "A", "W"])
@@ -207,7 +215,11 @@ class _Batch:
         n_small = int(np.searchsorted(self.sizes[ascending], DP_LIMIT, side="right"))
         small = ascending[:n_small]
         large = np.sort(ascending[n_small:])
-        tasks = [(self._small, share) for share in np.array_split(small, threads) if len(share)]
+        tasks = [
+            (self._small, share)
+            for share in np.array_split(small, threads)
+            if len(share)
+        ]
         tasks += [(self._large, share) for share in np.array_split(large, threads)]
         if threads == 1 or len(self.sizes) == 1:
             for fill, share in tasks:
@@ -268,7 +280,9 @@ def _best(
     if terms.loss.name in MEANS and not terms.curve:
         rates = quadrature.rates(ranked)
         curve = np.empty(0)
-        best = MeanOfRates(ranked, harmonic=MEANS[terms.loss.name]).best(rates, low, high)
+        best = MeanOfRates(ranked, harmonic=MEANS[terms.loss.name]).best(
+            rates, low, high
+        )
         recall = rates.recall
     else:
         losses = expected_losses(ranked, terms.loss, terms.empty)
@@ -301,12 +315,18 @@ def select_class_set(P: np.ndarray, terms: SetTerms) -> Selections:
     sizes = np.arange(n + 1)
     positives = np.ones(n + 1)
     hit = loss.of_counts(np.minimum(1, sizes), sizes, positives, n, empty=terms.empty)
-    miss = loss.of_counts(np.maximum(0, sizes + 1 - n), sizes, positives, n, empty=terms.empty)
+    miss = loss.of_counts(
+        np.maximum(0, sizes + 1 - n), sizes, positives, n, empty=terms.empty
+    )
     curves = inside * hit + (1.0 - inside) * miss
     k = low + curves[:, low : high + 1].argmin(axis=1)
     pick = np.arange(rows), k
     precision = np.where(k > 0, inside[pick] / np.maximum(k, 1), 1.0)
-    figures = np.stack((curves[pick], precision, inside[pick], np.full(rows, table_error(loss, n))))
+    figures = np.stack(
+        (curves[pick], precision, inside[pick], np.full(rows, table_error(loss, n)))
+    )
     chosen = order[sizes[:n] < k[:, None]]
     curve = curves.ravel() if terms.curve else None
-    return Selections(chosen, k, figures, np.full(rows, n + 1), curve, terms.warnings(n))
+    return Selections(
+        chosen, k, figures, np.full(rows, n + 1), curve, terms.warnings(n)
+    )

@@ -86,13 +86,17 @@ class MeanOfRates:
         span_cumulants(p, self._q, _cumulant_polynomials(), cumulants)
         nothing = np.zeros((1, cumulants.shape[1]))
         self._before = np.concatenate([nothing, np.cumsum(cumulants, axis=0)])
-        self._after = np.concatenate([np.cumsum(cumulants[::-1], axis=0)[::-1], nothing])
+        self._after = np.concatenate(
+            [np.cumsum(cumulants[::-1], axis=0)[::-1], nothing]
+        )
         windows = int((self._after[:, 2] < GAUSS_FROM).sum())
         firsts, sizes = np.zeros((2, windows), np.int64)
         self._windows = np.zeros((windows, WIDTH)), firsts, sizes, np.zeros(windows)
         suffix_windows(p, self._q, *self._windows)
 
-    def losses(self, ks: np.ndarray, *, in_full: bool = True) -> tuple[np.ndarray, np.ndarray]:
+    def losses(
+        self, ks: np.ndarray, *, in_full: bool = True
+    ) -> tuple[np.ndarray, np.ndarray]:
         """L_k for ascending ks, and the error of each, which is guaranteed if `in_full`.
 
         Windows are thinned from the variance PROVEN on, or else from OBSERVED on.
@@ -122,7 +126,9 @@ class MeanOfRates:
 
     def best(self, rates: Rates, low: int, high: int) -> Best:
         """The k from low to high with the least expected loss; `rates` are those of p."""
-        bound = 1 - self._mean(rates.recall[low : high + 1], rates.specificity[low : high + 1])
+        bound = 1 - self._mean(
+            rates.recall[low : high + 1], rates.specificity[low : high + 1]
+        )
         slack = 4 * rates.error + 2 * self.rounding()
         first = low + int(np.argmin(bound))
         incumbent = float(self.losses(np.array([first]), in_full=False)[0][0])
@@ -137,7 +143,9 @@ class MeanOfRates:
         """Whether few enough of these k have a law that thinning would leave unproven."""
         front = np.concatenate([[0.0], np.cumsum(self._p * self._q)])
         back = front[-1] - front
-        unproven = ((front >= OBSERVED) & (front < PROVEN)) | ((back >= OBSERVED) & (back < PROVEN))
+        unproven = ((front >= OBSERVED) & (front < PROVEN)) | (
+            (back >= OBSERVED) & (back < PROVEN)
+        )
         return int(np.count_nonzero(unproven[ks])) <= MOST_FULL_LAWS
 
     def _mean(self, tpr: np.ndarray, tnr: np.ndarray) -> np.ndarray:
@@ -227,7 +235,13 @@ def slide(old: F64, size: int, p: float, q: float, new: F64) -> tuple[int, int, 
 
 @vector
 def window_rule(
-    pmf: F64, size: int, first: int, total: int, variance: float, stride_from: float, rule: F64
+    pmf: F64,
+    size: int,
+    first: int,
+    total: int,
+    variance: float,
+    stride_from: float,
+    rule: F64,
 ) -> int:
     """rule[0:3] = hits, misses, weights of the window, thinned to every stride-th entry.
 
@@ -277,7 +291,10 @@ def gauss_rule(row: F64, start: F64, rule: F64) -> float:
             before, value, slope_before, slope = 0.0, 1.0, 0.0, 0.0
             for j in range(POINTS):
                 shifted = x - a[j]
-                slope, slope_before = shifted * slope + value - b[j] * slope_before, slope
+                slope, slope_before = (
+                    shifted * slope + value - b[j] * slope_before,
+                    slope,
+                )
                 value, before = shifted * value - b[j] * before, value
             x -= value / slope
         rule[0, i] = row[0] + sd * x
@@ -301,7 +318,10 @@ def recurrence(moments: F64) -> tuple[F64, F64]:
         new = np.zeros(2 * POINTS)
         for j in range(k, 2 * POINTS - k):
             new[j] = (
-                row[j + 1] - a[k - 1] * row[j] - b[k - 1] * before[j] * (k > 1) + j * row[j - 1]
+                row[j + 1]
+                - a[k - 1] * row[j]
+                - b[k - 1] * before[j] * (k > 1)
+                + j * row[j - 1]
             )
         a[k] = new[k + 1] / new[k] - row[k] / row[k - 1]
         b[k] = new[k] / row[k - 1]
@@ -310,7 +330,9 @@ def recurrence(moments: F64) -> tuple[F64, F64]:
 
 
 @vector
-def mean_quality(front: F64, rows: int, back: F64, columns: int, harmonic: bool) -> float:
+def mean_quality(
+    front: F64, rows: int, back: F64, columns: int, harmonic: bool
+) -> float:
     """Σ Σ weight weight mean(TPR, TNR) over two rules: `front` of (tp, fp), `back` of (fn, tn)."""
     total = 0.0
     for i in range(rows):
@@ -330,7 +352,9 @@ def mean_quality(front: F64, rows: int, back: F64, columns: int, harmonic: bool)
 
 
 @vector
-def suffix_windows(p: F64, q: F64, stored: F64, firsts: I64, sizes: I64, lost: F64) -> None:
+def suffix_windows(
+    p: F64, q: F64, stored: F64, firsts: I64, sizes: I64, lost: F64
+) -> None:
     """The laws of the sums of the last items: row 0 of no items, row r of the last r spans.
 
     `lost` becomes the mass that each law dropped.
@@ -352,7 +376,14 @@ def suffix_windows(p: F64, q: F64, stored: F64, firsts: I64, sizes: I64, lost: F
 
 @vector
 def laws_within(
-    p: F64, q: F64, polynomials: F64, rows: F64, laws: F64, firsts: I64, sizes: I64, lost: F64
+    p: F64,
+    q: F64,
+    polynomials: F64,
+    rows: F64,
+    laws: F64,
+    firsts: I64,
+    sizes: I64,
+    lost: F64,
 ) -> None:
     """Fill the laws and cumulants of every suffix that begins within a span, from those at its end.
 
@@ -410,13 +441,28 @@ def mean_losses(
             law_size[end] = 0
             if r < stored.shape[0]:
                 copy(stored[r], laws[end])
-                law_first[end], law_size[end], law_lost[end] = firsts[r], sizes[r], lost[r]
-            laws_within(p[lo:hi], q[lo:hi], polynomials, rows, laws, law_first, law_size, law_lost)
+                law_first[end], law_size[end], law_lost[end] = (
+                    firsts[r],
+                    sizes[r],
+                    lost[r],
+                )
+            laws_within(
+                p[lo:hi],
+                q[lo:hi],
+                polynomials,
+                rows,
+                laws,
+                law_first,
+                law_size,
+                law_lost,
+            )
         copy(before[b], row)
         for k in range(lo, hi + (b == spans - 1)):
             if at < ks.size and ks[at] == k:
                 j = k - lo
-                m, error = rule_of(prefix, size, first, gone, k, row, stride_from, start, front)
+                m, error = rule_of(
+                    prefix, size, first, gone, k, row, stride_from, start, front
+                )
                 c, error_after = rule_of(
                     laws[j], law_size[j], law_first[j], law_lost[j], n - k, rows[j], stride_from,
                     start, back,

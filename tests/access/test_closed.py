@@ -38,7 +38,9 @@ class Stack:
 
     def restart(self):
         """Another process, which knows nothing."""
-        self._keyring = Keyring(Keys(self._database, AuditLog(self._database)), self.made)
+        self._keyring = Keyring(
+            Keys(self._database, AuditLog(self._database)), self.made
+        )
         self.look()
 
     def replace(self):
@@ -57,7 +59,9 @@ class Stack:
         self.present = []
 
     def make(self):
-        _, self.known = Keys(self._database, AuditLog(self._database)).create("bank", ("predict",))
+        _, self.known = Keys(self._database, AuditLog(self._database)).create(
+            "bank", ("predict",)
+        )
         self.present.append(self.known)
         self.look()
 
@@ -118,7 +122,9 @@ class Stack:
 
     def entrance(self, key=None):
         try:
-            return "open" if self._keyring.caller(key) is self._keyring.anybody else "key"
+            return (
+                "open" if self._keyring.caller(key) is self._keyring.anybody else "key"
+            )
         except KeyMissing:
             return "locked"
         except NotReady:
@@ -154,10 +160,14 @@ EVENTS = (
 
 
 @settings(
-    deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None,
+    max_examples=100,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(events=st.lists(st.sampled_from(EVENTS), max_size=8))
-def test_in_any_order_of_events_it_is_open_only_if_no_key_was_ever_made(tmp_path_factory, events):
+def test_in_any_order_of_events_it_is_open_only_if_no_key_was_ever_made(
+    tmp_path_factory, events
+):
     stack = Stack(tmp_path_factory.mktemp("stack"))
     assert stack.entrance() == "open"
     ever = False
@@ -176,7 +186,9 @@ def test_in_any_order_of_events_it_is_open_only_if_no_key_was_ever_made(tmp_path
             "not ready",
         }
     stack.look()
-    assert stack.entrance() == ("open" if not ever else "locked" if stack.known else "not ready")
+    assert stack.entrance() == (
+        "open" if not ever else "locked" if stack.known else "not ready"
+    )
 
 
 @pytest.mark.parametrize("method", ["read", "write"])

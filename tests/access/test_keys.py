@@ -4,7 +4,16 @@ import pytest
 from sqlalchemy import select
 
 from app.access.audit import AuditLog
-from app.access.caller import GUESSES, KEY_FORM, NOTE, Caller, Keyring, KeysMade, Scope, WrongKey
+from app.access.caller import (
+    GUESSES,
+    KEY_FORM,
+    NOTE,
+    Caller,
+    Keyring,
+    KeysMade,
+    Scope,
+    WrongKey,
+)
 from app.access.keys import Keys
 from app.access.rates import Rate
 from app.access.tables import API_KEYS, AUDIT_LOG
@@ -117,7 +126,12 @@ def test_the_keyring_knows_holders_and_their_limits(keys, keyring):
         "bank", key.id, frozenset({Scope.PREDICT}), ("heart-*",), Rate(5, 1), 3
     )
     admin = keyring.caller(b"letmein")
-    assert (admin.name, admin.client, admin.rate, admin.jobs) == ("admin", None, None, None)
+    assert (admin.name, admin.client, admin.rate, admin.jobs) == (
+        "admin",
+        None,
+        None,
+        None,
+    )
 
 
 def test_before_the_table_was_read_the_admin_key_alone_opens_and_guesses_of_it_are_counted(
@@ -146,7 +160,11 @@ def test_who_was_let_in_is_known_to_be_let_in_no_longer(keys, made, monkeypatch)
     keyring.refresh()
     callers = [keyring.caller(secret.encode()) for secret in (first, second)]
 
-    assert [keyring.holds(caller) for caller in (anybody, *callers)] == [False, True, True]
+    assert [keyring.holds(caller) for caller in (anybody, *callers)] == [
+        False,
+        True,
+        True,
+    ]
     keys.revoke("bank")
     keyring.refresh()
     assert [keyring.holds(caller) for caller in callers] == [False, True]
@@ -154,12 +172,17 @@ def test_who_was_let_in_is_known_to_be_let_in_no_longer(keys, made, monkeypatch)
     assert not keyring.holds(callers[1])
     for presented, words in (
         (second, "expired"),
-        (f"{expiring.id}.{'a' * 43}", "invalid API key"),  # only who has the secret is told
+        (
+            f"{expiring.id}.{'a' * 43}",
+            "invalid API key",
+        ),  # only who has the secret is told
         ("payoff_00000000." + "a" * 43, "invalid API key"),
     ):
         with pytest.raises(KeyMissing, match=words) as caught:
             keyring.caller(presented.encode())
-        assert not isinstance(caught.value, WrongKey), "what may have been a key is no guess"
+        assert not isinstance(caught.value, WrongKey), (
+            "what may have been a key is no guess"
+        )
 
 
 def test_wrong_keys_never_keep_a_correct_one_out(keys, keyring):
@@ -181,7 +204,8 @@ def test_wrong_keys_never_keep_a_correct_one_out(keys, keyring):
 
 
 @pytest.mark.parametrize(
-    "presented", [b"payoff_00000000.a", b"letmeix", b"", b".", b"\xff\x00", b"a" * 100_000]
+    "presented",
+    [b"payoff_00000000.a", b"letmeix", b"", b".", b"\xff\x00", b"a" * 100_000],
 )
 def test_every_comparison_takes_the_same_way(keys, keyring, presented, monkeypatch):
     """An unknown id costs the comparisons that a wrong secret costs, in constant time."""

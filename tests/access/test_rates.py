@@ -36,7 +36,17 @@ def test_rates_are_read_and_written(text, rate):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "0/second", "-1/second", "5", "5/week", "5 / second", "1e3/second", "5/second\n"]
+    "text",
+    [
+        "",
+        "0/second",
+        "-1/second",
+        "5",
+        "5/week",
+        "5 / second",
+        "1e3/second",
+        "5/second\n",
+    ],
 )
 def test_what_is_no_rate(text):
     with pytest.raises(Invalid):
@@ -67,7 +77,9 @@ def test_the_wait_is_exact(amount, seconds, steps):
 
 
 @settings(deadline=None)
-@given(amount=st.integers(1, 6), steps=st.lists(st.floats(0, 3), min_size=1, max_size=80))
+@given(
+    amount=st.integers(1, 6), steps=st.lists(st.floats(0, 3), min_size=1, max_size=80)
+)
 def test_no_window_sees_more_than_the_rate(amount, steps):
     """Of those that are counted one after another; so over a long time the mean rate is not passed either."""
     clock = Clock()
@@ -79,7 +91,10 @@ def test_no_window_sees_more_than_the_rate(amount, steps):
             passed.append(clock.now)
 
     for number in range(int((clock.now - began) // 10) + 1):
-        assert sum(began + 10 * number <= at < began + 10 * (number + 1) for at in passed) <= amount
+        assert (
+            sum(began + 10 * number <= at < began + 10 * (number + 1) for at in passed)
+            <= amount
+        )
 
 
 def test_memory_is_bounded_whoever_asks(windows):

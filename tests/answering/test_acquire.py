@@ -52,13 +52,16 @@ PRICES = Prices(
 
 def loaded(estimator, kind, prices=PRICES):
     features = [FeatureCard(name=name, type="numeric") for name in NAMES[:4]]
-    features.append(FeatureCard(name="word", type="categorical", categories=list(WORDS)))
+    features.append(
+        FeatureCard(name="word", type="categorical", categories=list(WORDS))
+    )
     card = Card(
         name="m", version=1, learner=LearnerCard(kind=kind), features=features, labels=["y"], classes=["ill", "well"],
         data=DataCard(digest="x", rows=1), feature_costs=prices.listed(NAMES), fitted={"acquire": "possible"},
     )  # fmt: skip
     schema = Schema(
-        [Feature(name, "numeric") for name in NAMES[:4]] + [Feature("word", "categorical", WORDS)]
+        [Feature(name, "numeric") for name in NAMES[:4]]
+        + [Feature("word", "categorical", WORDS)]
     )
     return Loaded(card, schema, estimator, None)
 
@@ -71,7 +74,9 @@ MAKERS = {
     "forest_chain": lambda **rest: ForestChain(
         n_estimators=5, least=0.0, feature_costs=PRICES, **rest
     ),
-    "cost_tree": lambda **rest: CostTree(depth=3, trade_off=1e-4, feature_costs=PRICES, **rest),
+    "cost_tree": lambda **rest: CostTree(
+        depth=3, trade_off=1e-4, feature_costs=PRICES, **rest
+    ),
 }
 
 
@@ -112,7 +117,8 @@ def play(model, x, question):
             assert now["next"] is None
             if budget is None and question.benefits is None:  # nothing cuts it short
                 assert (
-                    now["prediction"] == ("ill", "well")[model.estimator.model_.predict(x[None])[0]]
+                    now["prediction"]
+                    == ("ill", "well")[model.estimator.model_.predict(x[None])[0]]
                 )
             return now, paid, len(known)
         assert now["reason"] is None
@@ -123,7 +129,11 @@ def play(model, x, question):
 
 
 @settings(deadline=None, max_examples=20)
-@given(seed=seeds, budget=st.sampled_from([None, 0, 3, 6.5, 9]), size=st.sampled_from([0.1, 1, 30]))
+@given(
+    seed=seeds,
+    budget=st.sampled_from([None, 0, 3, 6.5, 9]),
+    size=st.sampled_from([0.1, 1, 30]),
+)
 def test_the_simulation_is_the_mean_of_steps(model, seed, budget, size):
     """Cost, questions, error, benefit and net benefit of every way are those of rows that are played one by one, whose
     prices add up; the vote ends in the class of the complete row where no budget cuts it short.
@@ -132,7 +142,9 @@ def test_the_simulation_is_the_mean_of_steps(model, seed, budget, size):
     benefits = (np.array(B) * size).tolist()
     stakes = Prepared(np.array(benefits), ("ill", "well"))
     ready = acquisition_model(model)
-    told = report(ready, X, y, PRICES, stakes, [] if budget is None else [budget])["budgets"][0]
+    told = report(ready, X, y, PRICES, stakes, [] if budget is None else [budget])[
+        "budgets"
+    ][0]
     assert ("vote_stopping" in told) == ready.votes
     ways = {"vote_stopping" if ready.votes else "plain": asked(budget=budget)}
     if ready.learns:
@@ -140,8 +152,12 @@ def test_the_simulation_is_the_mean_of_steps(model, seed, budget, size):
     assert ("worth_stopping" in told) == ready.learns
     for way, question in ways.items():
         ends = [play(model, x, question) for x in X]
-        assert told[way]["cost"] == pytest.approx(np.mean([paid for _, paid, _ in ends]))
-        assert told[way]["questions"] == pytest.approx(np.mean([count for *_, count in ends]))
+        assert told[way]["cost"] == pytest.approx(
+            np.mean([paid for _, paid, _ in ends])
+        )
+        assert told[way]["questions"] == pytest.approx(
+            np.mean([count for *_, count in ends])
+        )
         wrong = [
             last["prediction"] != ("ill", "well")[truth]
             for (last, *_), truth in zip(ends, y, strict=True)
@@ -149,7 +165,9 @@ def test_the_simulation_is_the_mean_of_steps(model, seed, budget, size):
         assert told[way]["error"] == pytest.approx(np.mean(wrong))
         if way == "worth_stopping":
             chosen = [("ill", "well").index(last["decision"]) for last, *_ in ends]
-            earned = np.mean([benefits[truth][a] for truth, a in zip(y, chosen, strict=True)])
+            earned = np.mean(
+                [benefits[truth][a] for truth, a in zip(y, chosen, strict=True)]
+            )
             assert told[way]["benefit"] == pytest.approx(earned)
             assert told[way]["net_benefit"] == pytest.approx(earned - told[way]["cost"])
 
@@ -170,7 +188,9 @@ def test_a_word_that_training_never_saw_has_been_bought(model):
     spent = [now["spent"] for now in acquire(model, known, asked()).documents()]
     assert spent == [2, 0, 2]
     order = SimulateRequest(
-        model="m", rows=[[1, 1, 1, 1, "never"], [1, 1, 1, 1, None]], labels=["ill", "well"]
+        model="m",
+        rows=[[1, 1, 1, 1, "never"], [1, 1, 1, 1, None]],
+        labels=["ill", "well"],
     )
     told = simulated(None, model, order, ANYBODY)
     full = sum(PRICES.paid([1, 2, 0, 3, 4]))
@@ -179,7 +199,10 @@ def test_a_word_that_training_never_saw_has_been_bought(model):
 
 def test_a_key_to_predict_learns_no_values_of_a_data_set_by_cells(model):
     order = SimulateRequest(
-        model="m", dataset="ds", benefits=[[{"column": "a"}, 0], [0, 1]], actions=["x", "y"]
+        model="m",
+        dataset="ds",
+        benefits=[[{"column": "a"}, 0], [0, 1]],
+        actions=["x", "y"],
     )
     with pytest.raises(Forbidden):
         simulated(None, model, order, Caller("ann", scopes=frozenset({Scope.PREDICT})))
@@ -194,7 +217,11 @@ def test_what_is_unavailable_is_not_asked_for(model):
         0,
         [],
     )
-    assert now["trees_resolved"] == now["trees"] == (15 if acquisition_model(model).votes else 1)
+    assert (
+        now["trees_resolved"]
+        == now["trees"]
+        == (15 if acquisition_model(model).votes else 1)
+    )
 
 
 def test_nothing_is_bought_where_the_truth_does_not_matter(model):
@@ -218,7 +245,9 @@ def test_nothing_is_bought_where_the_truth_does_not_matter(model):
 def test_without_experience_benefits_decide_but_do_not_stop():
     """A forest that could not learn when to stop says so."""
     X, y = rows(60, 4)
-    forest = RandomForest(n_estimators=5, categorical_features=[4], random_state=0).fit(X, y)
+    forest = RandomForest(n_estimators=5, categorical_features=[4], random_state=0).fit(
+        X, y
+    )
     answer = acquire(loaded(forest, "random_forest"), [{}], asked(benefits=B))
     now = next(answer.documents())
     assert "could not learn" in answer.warnings[0]
@@ -229,10 +258,16 @@ def test_buying_everything_and_nothing(model):
     """All features in their cheapest order, and none; the last line has no budget."""
     X, y = rows(50, 8)
     told = report(
-        AcquisitionModel.of(model.estimator, NAMES, ("ill", "well"), PRICES), X, y, PRICES
+        AcquisitionModel.of(model.estimator, NAMES, ("ill", "well"), PRICES),
+        X,
+        y,
+        PRICES,
     )
     expected = [
-        min(sum(PRICES.paid(order)) for order in permutations(np.flatnonzero(~np.isnan(x))))
+        min(
+            sum(PRICES.paid(order))
+            for order in permutations(np.flatnonzero(~np.isnan(x)))
+        )
         for x in X
     ]
     assert told["everything"]["cost"] == pytest.approx(np.mean(expected))
@@ -252,19 +287,39 @@ def test_prices_that_make_the_order_stale_are_warned_about():
     """A chain's order is that of training: neighbours whose prices change threefold against each other are named."""
     X, y = rows(300, 0)
     chain = ForestChain(
-        n_estimators=3, least=0.0, feature_costs=PRICES, categorical_features=[4], random_state=0
+        n_estimators=3,
+        least=0.0,
+        feature_costs=PRICES,
+        categorical_features=[4],
+        random_state=0,
     )
     model = loaded(chain.fit(X, y), "forest_chain")
     first, second = (NAMES[j] for j in chain.order_[:2])
     prices = dict(zip(NAMES, PRICES.cost.tolist(), strict=True))
-    for factor, warned in ((1, False), (2.9, False), (3.1, True), (0.3, True), (0, True)):
+    for factor, warned in (
+        (1, False),
+        (2.9, False),
+        (3.1, True),
+        (0.3, True),
+        (0, True),
+    ):
         question = asked(feature_costs={first: prices[first] * factor})
         warnings = acquire(model, [{}], question).warnings
-        assert any(repr(first) in text and repr(second) in text for text in warnings) == warned
-    everything = asked(feature_costs={name: 7 * price for name, price in prices.items()})
+        assert (
+            any(repr(first) in text and repr(second) in text for text in warnings)
+            == warned
+        )
+    everything = asked(
+        feature_costs={name: 7 * price for name, price in prices.items()}
+    )
     assert acquire(model, [{}], everything).warnings == []
-    some, changed = [[1, 1, 1, 1, "no"], [1, 1, 1, 1, "yes"]], {first: 100 * prices[first]}
-    order = SimulateRequest(model="m", rows=some, labels=["ill", "well"], feature_costs=changed)
+    some, changed = (
+        [[1, 1, 1, 1, "no"], [1, 1, 1, 1, "yes"]],
+        {first: 100 * prices[first]},
+    )
+    order = SimulateRequest(
+        model="m", rows=some, labels=["ill", "well"], feature_costs=changed
+    )
     assert any(
         "train with these prices" in text
         for text in simulated(None, model, order, ANYBODY)["warnings"]

@@ -21,16 +21,24 @@ def frequent_switches():
     sys.setswitchinterval(interval)
 
 
-def test_threads_that_ask_about_many_matrices_each_get_the_worth_of_their_own(frequent_switches):
+def test_threads_that_ask_about_many_matrices_each_get_the_worth_of_their_own(
+    frequent_switches,
+):
     """A thread removed the worth of another one before that had returned it: KeyError."""
     experience = SimpleNamespace(worth=lambda B, *_: B[0, 0])
-    estimator = SimpleNamespace(model_=SimpleNamespace(columns=[0, 1]), experience_=experience)
+    estimator = SimpleNamespace(
+        model_=SimpleNamespace(columns=[0, 1]), experience_=experience
+    )
     estimator.asker = estimator
     model = AcquisitionModel.of(estimator, ("a", "b"), ("ill", "well"), PRICES)
 
     def wrong(first: int) -> list[int]:
         numbers = range(first, first + 4_000)
-        return [i for i in numbers if model.worth(np.full((2, 2), float(i)), PRICES, None) != i]
+        return [
+            i
+            for i in numbers
+            if model.worth(np.full((2, 2), float(i)), PRICES, None) != i
+        ]
 
     with ThreadPoolExecutor(8) as pool:
         assert [*pool.map(wrong, range(0, 8_000, 1_000))] == [[]] * 8

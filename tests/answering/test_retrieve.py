@@ -1,6 +1,7 @@
 """The use case: sets in, choices out, with every figure and as JSON; comparisons; what is refused, and where."""
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -25,15 +26,21 @@ from tests.reference.retrieval import expected_of_all_sets, outcomes
 from tests.registry.making import make_card
 
 LOSSES = [name for name in TABLE if name not in ("auc", "fractional_linear")]
-RAGGED = Sets(np.array([0.9, 0.4, 0.35, 0.6, 0.2, 0.2, 0.1, 0.8]), np.array([0, 3, 3, 7, 8]))
+RAGGED = Sets(
+    np.array([0.9, 0.4, 0.35, 0.6, 0.2, 0.2, 0.1, 0.8]), np.array([0, 3, 3, 7, 8])
+)
 
 
 def ask(**changes) -> RetrieveFields:
-    return checked(RetrieveFields, {"setting": "multilabel", "loss": {"name": "f_beta"}, **changes})
+    return checked(
+        RetrieveFields, {"setting": "multilabel", "loss": {"name": "f_beta"}, **changes}
+    )
 
 
 def split(choice: Selections) -> list[list[int]]:
-    return [part.tolist() for part in np.split(choice.selected, np.cumsum(choice.k)[:-1])]
+    return [
+        part.tolist() for part in np.split(choice.selected, np.cumsum(choice.k)[:-1])
+    ]
 
 
 def figure(choice: Selections, name: str) -> np.ndarray:
@@ -58,7 +65,8 @@ groups = st.lists(
 def test_every_set_equals_enumeration(lists, name, empty):
     """Ragged sets, some empty: the loss, precision and recall said are those of the set chosen, and none is better."""
     sets = Sets(
-        np.array(list(chain.from_iterable(lists)), dtype=float), np.cumsum([0, *map(len, lists)])
+        np.array(list(chain.from_iterable(lists)), dtype=float),
+        np.cumsum([0, *map(len, lists)]),
     )
     answer = retrieve(sets, ask(loss={"name": name}, empty=empty, curve=True))
     choice, at = answer.choice, 0
@@ -67,9 +75,15 @@ def test_every_set_equals_enumeration(lists, name, empty):
             *outcomes(p), Loss(name), empty=empty
         )
         row = row_of(every, selected)
-        assert figure(choice, "expected_loss")[i] == pytest.approx(losses[row], abs=1e-12)
-        assert figure(choice, "expected_recall")[i] == pytest.approx(recall[row], abs=1e-12)
-        assert figure(choice, "expected_precision")[i] == pytest.approx(precision[row], abs=1e-12)
+        assert figure(choice, "expected_loss")[i] == pytest.approx(
+            losses[row], abs=1e-12
+        )
+        assert figure(choice, "expected_recall")[i] == pytest.approx(
+            recall[row], abs=1e-12
+        )
+        assert figure(choice, "expected_precision")[i] == pytest.approx(
+            precision[row], abs=1e-12
+        )
         curve = choice.curves[at : at + choice.lengths[i]]
         at += choice.lengths[i]
         assert len(curve) == len(p) + 1
@@ -86,9 +100,13 @@ class Echo:
         return X
 
 
-def model_of(classes: list, holdout: Holdout | None = None, *, several: bool = False) -> Loaded:
+def model_of(
+    classes: list, holdout: Holdout | None = None, *, several: bool = False
+) -> Loaded:
     priors = {str(name): 1 / len(classes) for name in classes}
-    card = make_card(classes=classes, labels=classes if several else ["label"], class_priors=priors)
+    card = make_card(
+        classes=classes, labels=classes if several else ["label"], class_priors=priors
+    )
     return Loaded(card, card.schema_of_features(), Echo(), holdout)
 
 
@@ -98,15 +116,20 @@ def near_vectors(several: int, cut: float = 0.05, work: int = 0) -> Loaded:
     class Near(Echo):
         neighbours_ = None
 
-        def label_vectors(self, X: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, float]]:
+        def label_vectors(
+            self, X: np.ndarray
+        ) -> Iterator[tuple[np.ndarray, np.ndarray, float]]:
             return (
-                (np.eye(several, dtype=np.uint8), np.full(several, 1 / several), cut) for _ in X
+                (np.eye(several, dtype=np.uint8), np.full(several, 1 / several), cut)
+                for _ in X
             )
 
         def label_vector_work(self, _X: np.ndarray) -> int:
             return work
 
-    return replace(model_of([str(i) for i in range(several)], several=True), estimator=Near())
+    return replace(
+        model_of([str(i) for i in range(several)], several=True), estimator=Near()
+    )
 
 
 @pytest.mark.parametrize(
@@ -114,7 +137,11 @@ def near_vectors(several: int, cut: float = 0.05, work: int = 0) -> Loaded:
     [
         (model_of(["a", "b"]), {"setting": "multilabel"}, "/setting"),
         (model_of(["a", "b"], several=True), {"setting": "binary"}, "/positive"),
-        (model_of(["a", "b"], several=True), {"setting": "binary", "positive": "c"}, "/positive"),
+        (
+            model_of(["a", "b"], several=True),
+            {"setting": "binary", "positive": "c"},
+            "/positive",
+        ),
         (model_of(["a", "b"], several=True), {"setting": "multiclass"}, "/setting"),
         (model_of(["a", "b", "c"]), {"setting": "binary"}, "/positive"),
         (
@@ -126,9 +153,17 @@ def near_vectors(several: int, cut: float = 0.05, work: int = 0) -> Loaded:
         (model_of(["a", "b"]), {"setting": "binary", "positive": "c"}, "/positive"),
         (model_of(["a", "b"]), {"setting": "multiclass", "positive": "a"}, "/positive"),
         (model_of(["a", "b"]), {"setting": "multiclass", "k_min": 3}, "/k_min"),
-        (model_of(["a", "b"]), {"setting": "multiclass", "method": "sampled"}, "/method"),
+        (
+            model_of(["a", "b"]),
+            {"setting": "multiclass", "method": "sampled"},
+            "/method",
+        ),
         (model_of(["a", "b"], several=True), {"method": "sampled"}, "/method"),
-        (near_vectors(3), {"method": "sampled", "setting": "binary", "positive": "1"}, "/method"),
+        (
+            near_vectors(3),
+            {"method": "sampled", "setting": "binary", "positive": "1"},
+            "/method",
+        ),
         (near_vectors(3), {"method": "sampled", "curve": True}, "/curve"),
         (model_of(["a", "b"], several=True), {}, "/instances/1"),
     ],
@@ -175,7 +210,10 @@ def test_sampled_sets_are_chosen_on_label_vectors():
 def test_sampled_sets_are_limited(rows, labels, work, words):
     with pytest.raises(TooLarge) as error:
         retrieve_with(
-            near_vectors(labels, work=work), np.ones((rows, labels)), ask(method="sampled"), []
+            near_vectors(labels, work=work),
+            np.ones((rows, labels)),
+            ask(method="sampled"),
+            [],
         )
     assert all(word in error.value.detail for word in words)
 
@@ -183,12 +221,17 @@ def test_sampled_sets_are_limited(rows, labels, work, words):
 def test_where_much_weight_is_cut_the_gap_is_unknown():
     """Null in every form of answer: the best set on all label vectors may be another one."""
     answer = retrieve_with(
-        near_vectors(3, 0.125), np.full((2, 3), 0.3), ask(method="sampled", marginals=True), []
+        near_vectors(3, 0.125),
+        np.full((2, 3), 0.3),
+        ask(method="sampled", marginals=True),
+        [],
     )
     assert np.isnan(answer.choice.figures[SAMPLED.index("gap")]).all()
     (warning,) = answer.warnings
     assert "up to 12.5% is left out" in warning
-    assert warning.endswith("; 'gap' is null for 2 instances with more than 10% left out")
+    assert warning.endswith(
+        "; 'gap' is null for 2 instances with more than 10% left out"
+    )
     sets = json.loads(to_json(answer, {"warnings": []}).body)["sets"]
     assert [one["gap"] for one in sets] == [None, None]
 
@@ -207,10 +250,13 @@ WIDE = {"name": "fractional_linear", "c": [1, -1, 0, 0], "d": [1, 1e19, 0, 0]}
 def test_the_work_of_all_sets_together_is_limited(loss, sets, items, more):
     """A thousand sets of 1,000 items took 45 s with the curve of G-Mean, and each alone was allowed."""
     many = Sets(np.full(sets * items, 0.3), np.arange(sets + 1) * items)
-    with pytest.raises(TooLarge, match=f"core with the loss '{loss['name']}'; at most 10"):
+    with pytest.raises(
+        TooLarge, match=f"core with the loss '{loss['name']}'; at most 10"
+    ):
         retrieve(many, ask(loss=loss, **more))
     assert retrieve(
-        Sets(many.p[: 2 * items], many.offsets[:3]) if sets > 2 else RAGGED, ask(loss=loss, **more)
+        Sets(many.p[: 2 * items], many.offsets[:3]) if sets > 2 else RAGGED,
+        ask(loss=loss, **more),
     )
 
 
@@ -232,7 +278,12 @@ LABELS = tuple(f"label {i}" for i in range(400))
 
 
 def answered(
-    sizes: list[int], *, curve: bool, marginals: bool, sampled: bool, labels: tuple[str, ...] | None
+    sizes: list[int],
+    *,
+    curve: bool,
+    marginals: bool,
+    sampled: bool,
+    labels: tuple[str, ...] | None,
 ) -> Retrieved:
     rng = np.random.default_rng(len(sizes))
     k = np.array([int(rng.integers(size + 1)) for size in sizes], dtype=np.int64)
@@ -246,7 +297,9 @@ def answered(
         selected, k, figures, lengths, rng.random(int(lengths.sum())) if curve else None
     )
     shown = (
-        Sets(rng.random(sum(sizes)), np.concatenate(([0], np.cumsum(sizes)))) if marginals else None
+        Sets(rng.random(sum(sizes)), np.concatenate(([0], np.cumsum(sizes))))
+        if marginals
+        else None
     )
     return Retrieved(choice, [], labels, marginals=shown)
 
@@ -256,13 +309,20 @@ def written_one_by_one(answer: Retrieved) -> list[dict[str, object]]:
     for i, k in enumerate(choice.k.tolist()):
         selected = choice.selected[at : at + k].tolist()
         one = {
-            "selected": [answer.labels[j] for j in selected] if answer.labels else selected,
+            "selected": [answer.labels[j] for j in selected]
+            if answer.labels
+            else selected,
             "k": k,
         }
-        values = [None if value != value else value for value in choice.figures[:, i].tolist()]  # noqa: PLR0124 - NaN
+        values = [
+            None if math.isnan(value) else value
+            for value in choice.figures[:, i].tolist()
+        ]
         one |= dict(zip(SAMPLED, values, strict=False))
         if choice.curves is not None:
-            one["curve"] = choice.curves[curve_at : curve_at + choice.lengths[i]].tolist()
+            one["curve"] = choice.curves[
+                curve_at : curve_at + choice.lengths[i]
+            ].tolist()
         if answer.marginals is not None:
             one["marginals"] = answer.marginals.p[
                 item_at : item_at + choice.lengths[i] - 1
@@ -277,7 +337,8 @@ def written_one_by_one(answer: Retrieved) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize(
-    "sizes", [[], [0], [6], [0, 3, 0, 2, 5, 1, 4], [300, 2, 0, 400], [7] * 2300, [300] * 300]
+    "sizes",
+    [[], [0], [6], [0, 3, 0, 2, 5, 1, 4], [300, 2, 0, 400], [7] * 2300, [300] * 300],
 )
 def test_each_set_is_written_whole_and_in_order(sizes):
     for turn in range(16):

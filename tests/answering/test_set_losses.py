@@ -44,14 +44,18 @@ def test_losses_are_those_of_the_sets_that_are_chosen(name, empty):
         ).choice
         expected.append(choice.figures[0, 0])
         hits = y[choice.selected].sum()
-        realised.append(float(Loss(name).of_counts(hits, choice.k[0], y.sum(), 3, empty=empty)))
+        realised.append(
+            float(Loss(name).of_counts(hits, choice.k[0], y.sum(), 3, empty=empty))
+        )
     found = set_losses(P, Y, SetTerms(Loss(name), empty=empty))
     gap = np.array(realised) - np.array(expected)
 
     assert found.rows == 30
     assert found.expected == pytest.approx(np.mean(expected), abs=1e-12)
     assert found.realised == pytest.approx(np.mean(realised), abs=1e-12)
-    assert found.standard_error == pytest.approx(gap.std(ddof=1) / np.sqrt(30), abs=1e-12)
+    assert found.standard_error == pytest.approx(
+        gap.std(ddof=1) / np.sqrt(30), abs=1e-12
+    )
 
 
 @pytest.mark.parametrize("name", ["f_beta", "jaccard", "am", "g_mean"])
@@ -60,7 +64,10 @@ def test_the_correction_is_right_on_rows_that_it_was_not_made_of(name):
     terms = SetTerms(Loss(name))
     new = set_losses(*exclusive(2000, 100), terms)
     gap = new.realised - new.expected
-    left = [abs(set_losses(*exclusive(400, seed), terms).correction - gap) for seed in range(20)]
+    left = [
+        abs(set_losses(*exclusive(400, seed), terms).correction - gap)
+        for seed in range(20)
+    ]
 
     assert np.mean(left) < abs(gap) / 2
 
@@ -88,7 +95,10 @@ class _Known:
 
 def model(P, Y):
     card = make_card(
-        classes=["a", "b", "c"], labels=["a", "b", "c"], class_priors={}, learner={"kind": "x"}
+        classes=["a", "b", "c"],
+        labels=["a", "b", "c"],
+        class_priors={},
+        learner={"kind": "x"},
     )
     return Loaded(card, card.schema_of_features(), _Known(), Holdout(P, Y))
 
@@ -112,7 +122,10 @@ def test_too_few_rows_for_a_correction_are_warned_about(rows):
     P, Y = exclusive(400)
     small = model(P[:rows], Y[:rows]) if rows else replace(model(P, Y), holdout=None)
     answer = retrieve_with(
-        small, P, RetrieveFields(setting="multilabel", loss={"name": "jaccard"}), ["told"]
+        small,
+        P,
+        RetrieveFields(setting="multilabel", loss={"name": "jaccard"}),
+        ["told"],
     )
 
     assert answer.correction is None

@@ -42,7 +42,9 @@ class Sure:
 
 @pytest.fixture
 def stores(tmp_path):
-    stores = prepare_stores(Settings(home=tmp_path / "home", models=str(tmp_path / "models")))
+    stores = prepare_stores(
+        Settings(home=tmp_path / "home", models=str(tmp_path / "models"))
+    )
     publish(stores.registry, estimator=Sure(0.01))
     publish(stores.registry, estimator=Sure(0.9))
     decided(stores.database, 5, ids="abcde", terms=replace(LOAN, model="triage"))
@@ -59,22 +61,33 @@ def decider(stores):
 
 
 def offered(
-    stores, instances=ROWS, *, challengers=("triage:2",), ids=("a", "b", "c"), question=NAMED
+    stores,
+    instances=ROWS,
+    *,
+    challengers=("triage:2",),
+    ids=("a", "b", "c"),
+    question=NAMED,
 ):
     model = stores.registry.load("triage:1")
-    return Offered(challengers, model, 20_000, question, Rows(*model.schema.encode(instances)), ids)
+    return Offered(
+        challengers, model, 20_000, question, Rows(*model.schema.encode(instances)), ids
+    )
 
 
 def kept(stores):
     with stores.database.reading() as connection:
-        rows = connection.execute(select(SHADOW_DECISIONS).order_by(SHADOW_DECISIONS.c.id)).all()
+        rows = connection.execute(
+            select(SHADOW_DECISIONS).order_by(SHADOW_DECISIONS.c.id)
+        ).all()
     return [(row.id, row.challenger, row.model, row.day, row.choice) for row in rows]
 
 
 @pytest.mark.parametrize("question", [NAMED, QUESTION], ids=["lists", "words"])
 def test_a_challenger_decides_by_its_own_probabilities(stores, decider, question):
     decider.offer(offered(stores, question=question))
-    decider.offer(offered(stores, ids=("c", "d", "e")))  # a request that came twice in part
+    decider.offer(
+        offered(stores, ids=("c", "d", "e"))
+    )  # a request that came twice in part
     expected = [(id_, "triage:2", "triage", 20_000, 1) for id_ in "abcde"]
     eventually(lambda: kept(stores) == expected)
 
@@ -88,7 +101,9 @@ class ByCode(Sure):
 
 def test_a_challenger_may_know_other_categories(stores, decider):
     other = make_card().features[1].model_copy(update={"categories": ["a", "m", "f"]})
-    publish(stores.registry, estimator=ByCode(0), features=[make_card().features[0], other])
+    publish(
+        stores.registry, estimator=ByCode(0), features=[make_card().features[0], other]
+    )
     decider.offer(offered(stores, challengers=("triage:3",)))
     eventually(lambda: [row[4] for row in kept(stores)] == [0, 1, 0])
 
@@ -130,7 +145,11 @@ def test_challengers_are_known_within_a_second_until_their_alias_ends(stores, de
 def test_changes_of_challengers_are_audited_once(stores):
     for challengers in (["triage:2"], ["triage:2"], []):
         models.set_alias(stores, "triage", "champion", 1, challengers, by=BY)
-    entries = [entry for entry in stores.audit.page(10, None)[0] if entry.action == "alias.shadow"]
+    entries = [
+        entry
+        for entry in stores.audit.page(10, None)[0]
+        if entry.action == "alias.shadow"
+    ]
     assert [(entry.subject, entry.details) for entry in entries] == [
         (CHAMPION, {"shadow": []}),
         (CHAMPION, {"shadow": ["triage:2"]}),

@@ -36,10 +36,14 @@ def called_by(app, caller=ANYBODY):
 
 def ask(app: FastAPI, method: str, path: str, **options: Any) -> httpx.Response:
     """The answer of an application that no server runs."""
-    transport = httpx.ASGITransport(app, raise_app_exceptions=False, client=("127.0.0.1", 1))
+    transport = httpx.ASGITransport(
+        app, raise_app_exceptions=False, client=("127.0.0.1", 1)
+    )
 
     async def asked() -> httpx.Response:
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        async with httpx.AsyncClient(
+            transport=transport, base_url="http://127.0.0.1"
+        ) as client:
             return await client.request(method, path, **options)
 
     return asyncio.run(asked())

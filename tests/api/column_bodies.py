@@ -26,7 +26,9 @@ def table_of(columns) -> pa.Table:
 
 def arrow(columns, **options) -> bytes:
     sink, table = io.BytesIO(), table_of(columns)
-    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+    with pa.ipc.new_stream(
+        sink, table.schema, options=pa.ipc.IpcWriteOptions(**options)
+    ) as writer:
         writer.write_table(table)
     return sink.getvalue()
 

@@ -52,16 +52,24 @@ class Operation:
         while schemas:
             schema = schemas.pop()
             found |= schema.get("properties", {}).keys()
-            schemas += [each for way in ("anyOf", "oneOf", "allOf") for each in schema.get(way, ())]
+            schemas += [
+                each
+                for way in ("anyOf", "oneOf", "allOf")
+                for each in schema.get(way, ())
+            ]
             if "$ref" in schema:
                 schemas.append(
-                    _document()["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]]
+                    _document()["components"]["schemas"][
+                        schema["$ref"].rsplit("/", 1)[1]
+                    ]
                 )
         return found
 
     @property
     def _contents(self) -> dict[str, Any]:
-        contents: dict[str, Any] = self.document.get("requestBody", {}).get("content", {})
+        contents: dict[str, Any] = self.document.get("requestBody", {}).get(
+            "content", {}
+        )
         return contents
 
 

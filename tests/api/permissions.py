@@ -15,7 +15,10 @@ PREDICT = frozenset({Scope.PREDICT})
 TRAIN = frozenset({Scope.TRAIN})
 EITHER = PREDICT | TRAIN
 ADMIN = frozenset({Scope.ADMIN})
-STATIC = {"/static-offline-docs": "swagger-ui.css", "/console": "main.js"}  # and a file of each
+STATIC = {
+    "/static-offline-docs": "swagger-ui.css",
+    "/console": "main.js",
+}  # and a file of each
 
 REST = {
     "/outcomes/{id}"
@@ -45,7 +48,9 @@ NEEDED: dict[tuple[str, str], frozenset[Scope] | None] = {
     ("HEAD", "/health/ready"): OPEN,
     **{(method, path): OPEN for method in ("GET", "HEAD") for path in STATIC},
 }
-SHARED = {f"{method} {path}" for method, path, _, threads in _ROWS if threads == "shared"}
+SHARED = {
+    f"{method} {path}" for method, path, _, threads in _ROWS if threads == "shared"
+}
 
 
 def template_of(route_path: str) -> str:
@@ -53,7 +58,9 @@ def template_of(route_path: str) -> str:
     return route_path.replace(":path}", "}")
 
 
-def expected(method: str, path: str, scopes: frozenset[Scope] | None, root: str = "") -> int | str:
+def expected(
+    method: str, path: str, scopes: frozenset[Scope] | None, root: str = ""
+) -> int | str:
     """The template of the route that a caller with `scopes` (None: no key) is to reach, or the status of the refusal.
 
     `path` is decoded, and below `root` if it begins with it.
@@ -63,7 +70,10 @@ def expected(method: str, path: str, scopes: frozenset[Scope] | None, root: str 
     if root and path.startswith(root + "/"):
         path = path.removeprefix(root)
     templates = {template for _, template in NEEDED if _fits(template, path)}
-    found = next((template for template in sorted(templates) if (method, template) in NEEDED), None)
+    found = next(
+        (template for template in sorted(templates) if (method, template) in NEEDED),
+        None,
+    )
     needed = ADMIN if found is None else NEEDED[method, found]
     if needed is not OPEN:
         if scopes is None:

@@ -57,7 +57,8 @@ def test_simulation_from_rows_and_from_a_data_set(service, clinic):
         row[2] = "burning"
     question = {"model": clinic, "budgets": [0, 5], "benefits": BENEFITS}
     sent = service.post(
-        "/acquire/simulate", json={**question, "rows": new["rows"], "labels": new["labels"]}
+        "/acquire/simulate",
+        json={**question, "rows": new["rows"], "labels": new["labels"]},
     ).json()
     stored = service.post(
         "/acquire/simulate", json={**question, "dataset": uploaded(service, new)}
@@ -69,14 +70,23 @@ def test_simulation_from_rows_and_from_a_data_set(service, clinic):
     ]
     assert [run["budget"] for run in sent["budgets"]] == [0, 5, None]
     assert sent["budgets"][0]["plain"]["cost"] == 0
-    assert np.isfinite([run["worth_stopping"]["net_benefit"] for run in sent["budgets"]]).all()
+    assert np.isfinite(
+        [run["worth_stopping"]["net_benefit"] for run in sent["budgets"]]
+    ).all()
 
 
 def test_data_of_other_features_cannot_be_simulated(service, clinic):
     narrow = uploaded(
-        service, {"features": ["age"], "rows": [[1], [2], [3], [4]], "labels": ["a", "b", "a", "b"]}
+        service,
+        {
+            "features": ["age"],
+            "rows": [[1], [2], [3], [4]],
+            "labels": ["a", "b", "a", "b"],
+        },
     )
-    response = service.post("/acquire/simulate", json={"model": clinic, "dataset": narrow})
+    response = service.post(
+        "/acquire/simulate", json={"model": clinic, "dataset": narrow}
+    )
     assert (response.status_code, len(response.json()["errors"])) == (
         422,
         3,

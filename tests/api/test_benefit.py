@@ -50,10 +50,18 @@ def test_what_the_report_says_to_ask_for_is_what_a_prediction_does(service):
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 3, 120)
     rows = (rng.normal(size=(120, 2)) + labels[:, None]).round(2).tolist()
-    data = {"features": ["a", "b"], "rows": rows, "labels": [f"class {k}" for k in labels]}
-    trained(service, {"model": "minorities", "learner": {"kind": "logistic"}, "data": data})
+    data = {
+        "features": ["a", "b"],
+        "rows": rows,
+        "labels": [f"class {k}" for k in labels],
+    }
+    trained(
+        service, {"model": "minorities", "learner": {"kind": "logistic"}, "data": data}
+    )
     matrix = [[3, 1, 1], [-6, 4, 3], [-10, -1, 0]]
-    report = service.post("/models/minorities/benefit", json={"benefits": matrix}).json()
+    report = service.post(
+        "/models/minorities/benefit", json={"benefits": matrix}
+    ).json()
     rules = by_name(report)
 
     assert list(rules) == ["expected_benefit", "most_probable", "same_for_all"]
@@ -81,7 +89,10 @@ def test_the_best_action_for_all_is_a_contender(service, ward):
     constant = by_name(report)["same_for_all"]
     assert constant["benefit"] == pytest.approx(means.max())
     assert constant["figures"] == {"action": int(means.argmax())}
-    assert ["does not pay" in str(each["warnings"]) for each in (report, hopeless)] == [False, True]
+    assert ["does not pay" in str(each["warnings"]) for each in (report, hopeless)] == [
+        False,
+        True,
+    ]
 
 
 CLASSES = ["healthy", "ill"]
@@ -103,8 +114,13 @@ def test_decisions_are_those_of_a_model_with_these_probabilities(service, ward):
     rows = two_class_rows(30)["rows"]
     for rule in RULES:
         asked = {"benefits": BENEFITS, "actions": ["wait", "treat"]} | rule
-        by_model = service.post("/predict", json={"model": ward, "instances": rows} | asked).json()
-        given = {"probabilities": by_model["probabilities"], "classes": by_model["classes"]}
+        by_model = service.post(
+            "/predict", json={"model": ward, "instances": rows} | asked
+        ).json()
+        given = {
+            "probabilities": by_model["probabilities"],
+            "classes": by_model["classes"],
+        }
         answer = service.post("/predict", json=given | asked)
         assert answer.status_code == 200, answer.text
         del by_model["model"]
@@ -125,11 +141,21 @@ def test_the_report_judges_the_rows_that_were_sent(service):
     priors = {"healthy": 0.99, "ill": 0.01}
     report, swapped, shifted = (
         service.post("/benefit", json=asked | more).json()
-        for more in ({"actions": ["wait", "treat"]}, {"classes": CLASSES[::-1]}, {"priors": priors})
+        for more in (
+            {"actions": ["wait", "treat"]},
+            {"classes": CLASSES[::-1]},
+            {"priors": priors},
+        )
     )
-    chart = service.post("/benefit", json=asked, headers={"Accept": "image/svg+xml"}).text
+    chart = service.post(
+        "/benefit", json=asked, headers={"Accept": "image/svg+xml"}
+    ).text
 
-    assert ("model" in report, report["rows"], report["actions"]) == (False, 400, ["wait", "treat"])
+    assert ("model" in report, report["rows"], report["actions"]) == (
+        False,
+        400,
+        ["wait", "treat"],
+    )
     assert report["expected_benefit"]["benefit"] == pytest.approx(
         B[ill.astype(int), (P @ B).argmax(axis=1)].mean()
     )

@@ -52,7 +52,9 @@ def test_the_model_takes_scores_and_keeps_the_order_of_the_classes(service, mail
     assert answer["classes"] == ["spam", "clean"]
     assert answer["decisions"][::2] == ["drop", "keep"]
     clean = [row[1] for row in answer["probabilities"]]
-    np.testing.assert_allclose(clean, 1 / (1 + np.exp(-np.array([-3, 0.15, 3]))), atol=0.08)
+    np.testing.assert_allclose(
+        clean, 1 / (1 + np.exp(-np.array([-3, 0.15, 3]))), atol=0.08
+    )
     assert len(answer["explanations"]) == 3
     named = {
         "model": version,
@@ -69,7 +71,8 @@ def test_an_absurd_score_or_none_is_answered_safely(service, mails):
     assert np.min(answer["probabilities"]) >= 1 / (N + 2) - 1e-12
     assert any("score" in warning for warning in answer["warnings"])
     none = service.post(
-        "/predict", json={"model": "mails", "instances": [[0.1], [None]], "benefits": BENEFITS}
+        "/predict",
+        json={"model": "mails", "instances": [[0.1], [None]], "benefits": BENEFITS},
     )
     assert none.status_code == 422
     assert none.json()["errors"] == [says("/instances/1", "no probabilities")]
@@ -90,13 +93,17 @@ def test_probabilities_of_three_classes_that_are_integers(service):
     calibrated(service, body)
     request = {
         "model": "three",
-        "instances": [{"30": 0.8, "10": 0.1, "20": 0.1}, {"10": 0.9, "20": 0.1, "30": 0}],
+        "instances": [
+            {"30": 0.8, "10": 0.1, "20": 0.1},
+            {"10": 0.9, "20": 0.1, "30": 0},
+        ],
     }
     answer = service.post("/predict", json=request | {"rule": "most_probable"}).json()
     assert answer["classes"] == classes
     assert answer["decisions"] == [30, 10]
     wrong = service.post(
-        "/predict", json=request | {"instances": [[0.8, 0.8, 0.1]], "rule": "most_probable"}
+        "/predict",
+        json=request | {"instances": [[0.8, 0.8, 0.1]], "rule": "most_probable"},
     )
     assert wrong.json()["errors"] == [says("/instances/0", "no probabilities")]
 
@@ -109,13 +116,28 @@ def test_scores_that_rank_well_are_taken_whatever_their_means(service):
     s[np.flatnonzero(ill)[:8]] = -999
     assert s[ill].mean() < s[~ill].mean()
     body = order(
-        model="marked", scores=s.tolist(), classes=[False, True], labels=ill.tolist(), holdout=0
+        model="marked",
+        scores=s.tolist(),
+        classes=[False, True],
+        labels=ill.tolist(),
+        holdout=0,
     )
-    assert not any("rank" in warning for warning in calibrated(service, body)["warnings"])
-    request = {"model": "marked", "instances": [[-2], [3], [-999]], "rule": "most_probable"}
+    assert not any(
+        "rank" in warning for warning in calibrated(service, body)["warnings"]
+    )
+    request = {
+        "model": "marked",
+        "instances": [[-2], [3], [-999]],
+        "rule": "most_probable",
+    }
     answer = service.post("/predict", json=request).json()
     assert (answer["classes"], answer["decisions"][:2]) == ([0, 1], [0, 1])
     unclear = order(
-        model="unclear", scores=[1, 2, 3, 4, 1, 2, 4, 3], labels=["spam", "clean"] * 4, holdout=0
+        model="unclear",
+        scores=[1, 2, 3, 4, 1, 2, 4, 3],
+        labels=["spam", "clean"] * 4,
+        holdout=0,
     )
-    assert any("hardly rank" in warning for warning in calibrated(service, unclear)["warnings"])
+    assert any(
+        "hardly rank" in warning for warning in calibrated(service, unclear)["warnings"]
+    )

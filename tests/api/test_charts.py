@@ -36,12 +36,27 @@ def test_what_xml_cannot_hold_is_replaced_or_escaped(bad):
 
 
 def standing(rule, **more):
-    return {"rule": rule, "benefit": 1.0, "mu": 0.5, "interval": (0.5, 1.5), "behind": 0.0, **more}
+    return {
+        "rule": rule,
+        "benefit": 1.0,
+        "mu": 0.5,
+        "interval": (0.5, 1.5),
+        "behind": 0.0,
+        **more,
+    }
 
 
 def result(learner):
-    table = [standing(rule, learner=learner) for rule in ("expected_benefit", "most_probable")]
-    best = {"learner": learner, "rule": "expected_benefit", "difference": 0.5, "significant": True}
+    table = [
+        standing(rule, learner=learner)
+        for rule in ("expected_benefit", "most_probable")
+    ]
+    best = {
+        "learner": learner,
+        "rule": "expected_benefit",
+        "difference": 0.5,
+        "significant": True,
+    }
     best["runner_up"] = {"learner": learner, "rule": "most_probable"}
     return {
         "rows": 10,
@@ -53,7 +68,12 @@ def result(learner):
 
 
 def report(points, *, threshold, posterior, bound):
-    best = {"rule": "expected_benefit", "runner_up": None, "difference": None, "significant": False}
+    best = {
+        "rule": "expected_benefit",
+        "runner_up": None,
+        "difference": None,
+        "significant": False,
+    }
     return {
         "model": {"name": "m", "version": 1},
         "rows": 10,
@@ -74,7 +94,9 @@ def vertices(path):
     for command, numbers in re.findall(r"([MLHV])([^MLHV]+)", path):
         x, y = found[-1] if found else (0.0, 0.0)
         given = [float(number) for number in numbers.split()]
-        found.append({"H": (given[0], y), "V": (x, given[0])}.get(command) or tuple(given))
+        found.append(
+            {"H": (given[0], y), "V": (x, given[0])}.get(command) or tuple(given)
+        )
     return found
 
 

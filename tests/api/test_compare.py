@@ -20,7 +20,9 @@ def dataset(service):
 
 @pytest.fixture(scope="module")
 def compared(service, dataset):
-    response = service.post("/compare", json=order(dataset), headers={"Prefer": "wait=60"})
+    response = service.post(
+        "/compare", json=order(dataset), headers={"Prefer": "wait=60"}
+    )
     assert response.status_code == 200, response.text
     return response.json()
 
@@ -38,7 +40,12 @@ def order(dataset, **changes):
 
 def test_the_table_has_every_learner_with_every_rule(compared):
     result = compared["result"]
-    rules = ["expected_benefit", "most_probable", "threshold_posterior", "threshold_holdout"]
+    rules = [
+        "expected_benefit",
+        "most_probable",
+        "threshold_posterior",
+        "threshold_holdout",
+    ]
     names = ["logistic", "logistic(C=0.01)", "benefit_logistic(calibration=none)"]
 
     assert [(row["learner"], row["rule"]) for row in result["table"]] == [
@@ -70,10 +77,17 @@ def test_the_chart_of_a_comparison(service, compared):
     for row in compared["result"]["table"]:
         assert (row["learner"] or "no model") in chart.text
     impossible = order(
-        compared["requested"]["dataset"], benefits=[[0, 1], [1, 0]], learners=[LEARNERS[2]]
+        compared["requested"]["dataset"],
+        benefits=[[0, 1], [1, 0]],
+        learners=[LEARNERS[2]],
     )
-    failed = service.post("/compare", json=impossible, headers={"Prefer": "wait=60"}).json()
-    assert (failed["status"], service.get(f"/compare/{failed['id']}", headers=SVG).status_code) == (
+    failed = service.post(
+        "/compare", json=impossible, headers={"Prefer": "wait=60"}
+    ).json()
+    assert (
+        failed["status"],
+        service.get(f"/compare/{failed['id']}", headers=SVG).status_code,
+    ) == (
         "failed",
         409,
     )
@@ -86,11 +100,16 @@ def test_a_majority_is_one_class_however_it_is_written(service):
     twice = [{"kind": "kernel_logistic", "majority": majority} for majority in (1, "1")]
 
     refused = service.post("/compare", json=order(dataset, learners=twice))
-    assert (refused.status_code, [flaw["loc"] for flaw in refused.json()["errors"]]) == (
+    assert (
+        refused.status_code,
+        [flaw["loc"] for flaw in refused.json()["errors"]],
+    ) == (
         422,
         ["/learners/1"],
     )
     accepted = service.post(
-        "/compare", json=order(dataset, learners=twice[1:]), headers={"Prefer": "wait=60"}
+        "/compare",
+        json=order(dataset, learners=twice[1:]),
+        headers={"Prefer": "wait=60"},
     ).json()
     assert accepted["result"]["learners"][0]["parameters"]["majority"] == 1

@@ -71,11 +71,17 @@ BARE = {
 def test_form_upload(client):
     """The form of the contract answers with the data set and where it is; a bare body is the same data set."""
     response = client(
-        "POST", "/datasets", files={"file": ("t.csv", CSV)}, data={"label": "y", "name": "small"}
+        "POST",
+        "/datasets",
+        files={"file": ("t.csv", CSV)},
+        data={"label": "y", "name": "small"},
     )
 
     found = response.json()
-    assert (response.status_code, response.headers["location"]) == (201, f"/datasets/{found['id']}")
+    assert (response.status_code, response.headers["location"]) == (
+        201,
+        f"/datasets/{found['id']}",
+    )
     assert found["features"] == [
         {"name": "a", "type": "numeric"},
         {"name": "b", "type": "categorical"},
@@ -99,16 +105,27 @@ def test_several_labels_and_pages(client):
     """A label for each time that the field comes; newest first, a page at a time."""
     content, headers = b"a,p,q\n1,1,0\n2,0,1\n", {"Content-Type": "text/csv"}
     one = client(
-        "POST", "/datasets", files={"file": ("t.csv", content)}, data={"label": ["p", "q"]}
+        "POST",
+        "/datasets",
+        files={"file": ("t.csv", content)},
+        data={"label": ["p", "q"]},
     ).json()
     other = client(
-        "POST", "/datasets?label=p&label=q", content=content.replace(b"a", b"b"), headers=headers
+        "POST",
+        "/datasets?label=p&label=q",
+        content=content.replace(b"a", b"b"),
+        headers=headers,
     ).json()
     assert one["classes"] == other["classes"] == ["p", "q"]
 
     first = client("GET", "/datasets?page_size=1").json()
-    second = client("GET", "/datasets", params={"page_token": first["next_page_token"]}).json()
-    assert [first["datasets"], second] == [[other], {"datasets": [one], "next_page_token": None}]
+    second = client(
+        "GET", "/datasets", params={"page_token": first["next_page_token"]}
+    ).json()
+    assert [first["datasets"], second] == [
+        [other],
+        {"datasets": [one], "next_page_token": None},
+    ]
 
 
 @pytest.mark.parametrize(
@@ -118,12 +135,28 @@ def test_several_labels_and_pages(client):
         (form("file", CSV, "t.csv")[:40], BOUNDARY, ["/file"]),  # cut off
         (form("label", b"y") + b"--x--\r\n", BOUNDARY, ["/file"]),
         (form("file", CSV) + form("label", b"y") + b"--x--\r\n", BOUNDARY, ["/file"]),
-        (form("file", CSV, "a") + form("file", CSV) + b"--x--\r\n", BOUNDARY, ["/file"]),
+        (
+            form("file", CSV, "a") + form("file", CSV) + b"--x--\r\n",
+            BOUNDARY,
+            ["/file"],
+        ),
         (form("label", b"y", "a") + b"--x--\r\n", BOUNDARY, ["/file"]),
-        (form("file", CSV, "a") + form("f~/", b"y") + b"--x--\r\n", BOUNDARY, ["/f~0~1"]),
+        (
+            form("file", CSV, "a") + form("f~/", b"y") + b"--x--\r\n",
+            BOUNDARY,
+            ["/f~0~1"],
+        ),
         (form("file", CSV, "a") + b"--x--\r\n", BOUNDARY, ["/label"]),
-        (form("file", b"", "a") + form("label", b"y") + b"--x--\r\n", BOUNDARY, ["/file"]),
-        (form("file", CSV, "a") + form("label", b"z") + b"--x--\r\n", BOUNDARY, ["/label/0"]),
+        (
+            form("file", b"", "a") + form("label", b"y") + b"--x--\r\n",
+            BOUNDARY,
+            ["/file"],
+        ),
+        (
+            form("file", CSV, "a") + form("label", b"z") + b"--x--\r\n",
+            BOUNDARY,
+            ["/label/0"],
+        ),
         (b"a,y\n1\n", {"Content-Type": "text/csv"}, ["/file"]),
         (labelled(b"y", b"number"), BOUNDARY, ["/file/y"]),
         (labelled(b"y", b"integer"), BOUNDARY, ["/label_type"]),
@@ -135,7 +168,10 @@ def test_bad_uploads(client, content, headers, place):
     response = client("POST", "/datasets", content=content, headers=headers)
 
     assert problem(response) == place
-    assert client("GET", "/datasets").json() == {"datasets": [], "next_page_token": None}
+    assert client("GET", "/datasets").json() == {
+        "datasets": [],
+        "next_page_token": None,
+    }
 
 
 def test_too_large(client):
@@ -147,12 +183,18 @@ def test_too_large(client):
 
     for content in (b"a,y\n" + b"1,2\n" * 2000, endless()):
         sent = client(
-            "POST", "/datasets?label=y", content=content, headers={"Content-Type": "text/csv"}
+            "POST",
+            "/datasets?label=y",
+            content=content,
+            headers={"Content-Type": "text/csv"},
         )
         assert not problem(sent, 413)
     for content in (b"1" * 6000, gzip.compress(b"a,y\n" + b"1,2\n" * 25_000)):
         assert not problem(
-            client("POST", "/datasets", files={"file": ("t", content)}, data={"label": "y"}), 413
+            client(
+                "POST", "/datasets", files={"file": ("t", content)}, data={"label": "y"}
+            ),
+            413,
         )
 
 
@@ -161,13 +203,19 @@ def test_types_dialect_and_name(client):
     content = "a;b;y\n1,5;x;0\n.;x;1\n2,5;n/a;0\n4,5;3;1\n".encode("utf-16")
     fields = {"label": "y", "name": "small", "types": '{"a": "number", "b": "ignore"}'}
     fields |= {"delimiter": ";", "decimal": ",", "encoding": "utf-16"}
-    sent = client("POST", "/datasets", files={"file": ("t.csv", content)}, data=fields).json()
+    sent = client(
+        "POST", "/datasets", files={"file": ("t.csv", content)}, data=fields
+    ).json()
     assert sent["features"] == [{"name": "a", "type": "numeric"}]
     assert sent["ignored"] == {"b": "ordered"}
     assert len(sent["warnings"]) == 1
     assert "row 3: '.' is not a number" in sent["warnings"][0]
     bare = client(
-        "POST", "/datasets", params=fields, content=content, headers={"Content-Type": "text/csv"}
+        "POST",
+        "/datasets",
+        params=fields,
+        content=content,
+        headers={"Content-Type": "text/csv"},
     ).json()
     assert bare == sent
     assert client("GET", "/datasets/small").json() == sent
@@ -181,11 +229,17 @@ def test_types_dialect_and_name(client):
         ("encoding", "utf-7", "/encoding"),
     ]:
         answer = client(
-            "POST", "/datasets", files={"file": ("t.csv", content)}, data=fields | {name: value}
+            "POST",
+            "/datasets",
+            files={"file": ("t.csv", content)},
+            data=fields | {name: value},
         )
         assert problem(answer) == [loc]
     answer = client(
-        "POST", "/datasets?label=y", content=b"a,y\n,0\n,1\n", headers={"Content-Type": "text/csv"}
+        "POST",
+        "/datasets?label=y",
+        content=b"a,y\n,0\n,1\n",
+        headers={"Content-Type": "text/csv"},
     )
     assert problem(answer) == ["/file/y", "/file/a"]
     assert [each["name"] for each in answer.json()["columns"]] == ["a", "y"]
@@ -198,7 +252,9 @@ def test_a_form_is_bounded(client, app):
     """In its parts and their lengths by Starlette, with what this service allows."""
     app.state.stores.datasets.limits = DataLimits(1000, 100, 100, 10**7)
     for more in (form("label", b"y" * 801), form("label", b"y") * 1001):
-        assert problem(client("POST", "/datasets", content=more + PARTS, headers=BOUNDARY)) == [""]
+        assert problem(
+            client("POST", "/datasets", content=more + PARTS, headers=BOUNDARY)
+        ) == [""]
 
 
 @pytest.mark.parametrize("disconnected", [True, False])
@@ -229,10 +285,17 @@ def test_work_for_a_client_that_is_gone_is_stopped(disconnected):
 def test_rows_of_classes_are_left_out_by_query_and_form(client):
     content = b"a,y\n1,u\n2,v\nx,unknown\n3,u\n4,v\n5,?!\n"
     plain = client(
-        "POST", "/datasets?label=y", content=b"a,y\n1,u\n2,v\n3,u\n4,v\n", headers=CSV_BODY
+        "POST",
+        "/datasets?label=y",
+        content=b"a,y\n1,u\n2,v\n3,u\n4,v\n",
+        headers=CSV_BODY,
     )
     query = "/datasets?label=y&drop_classes=unknown&drop_classes=%3F!"
-    parts = [form("label", b"y"), form("drop_classes", b"unknown"), form("drop_classes", b"?!")]
+    parts = [
+        form("label", b"y"),
+        form("drop_classes", b"unknown"),
+        form("drop_classes", b"?!"),
+    ]
     body = b"".join([form("file", content, "a.csv"), *parts]) + b"--x--\r\n"
     for answer in (
         client("POST", query, content=content, headers=CSV_BODY),

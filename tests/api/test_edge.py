@@ -58,7 +58,8 @@ def test_the_policy_of_the_documentation_page_lets_in_its_own_script_alone(repli
     (script,) = re.findall(r"<script>(.*?)</script>", page.text, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     directives = dict(
-        part.strip().split(" ", 1) for part in page.headers["content-security-policy"].split(";")
+        part.strip().split(" ", 1)
+        for part in page.headers["content-security-policy"].split(";")
     )
     assert directives["script-src"] == f"'self' 'sha256-{digest}'"
     assert (
@@ -82,13 +83,25 @@ def test_keys_from_the_command_line(replica):
             *words,
         ]  # a process of its own, whose log is silent
         environment = {**os.environ, **replica.environment()}
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=False
+        )
 
     def status(key):
-        return httpx.get(f"{replica.url}/models", headers={"X-API-Key": key}).status_code
+        return httpx.get(
+            f"{replica.url}/models", headers={"X-API-Key": key}
+        ).status_code
 
     made = keys(
-        "create", "--name", "bank", "--scope", "predict", "--model", "heart-*", "--days", "90"
+        "create",
+        "--name",
+        "bank",
+        "--scope",
+        "predict",
+        "--model",
+        "heart-*",
+        "--days",
+        "90",
     ).stdout.strip()
     key_id, _, secret = made.partition(".")
     eventually(lambda: status(made) == 200, SOON)
@@ -103,28 +116,48 @@ def test_keys_from_the_command_line(replica):
 def test_logs_hold_no_keys_and_no_payloads(replica):
     """Whatever is asked: wrong keys, bodies that are not understood; but who changed what."""
     client = replica.client
-    trained(client, {"model": "ward", "learner": {"kind": "logistic"}, "data": two_class_rows(60)})
+    trained(
+        client,
+        {"model": "ward", "learner": {"kind": "logistic"}, "data": two_class_rows(60)},
+    )
     for value in (SECRET_NUMBER, f"word {SECRET_NUMBER}", {"x": SECRET_NUMBER}):
-        asked = {"model": "ward", "rule": "most_probable", "instances": [[value, 70, "mild"]]}
+        asked = {
+            "model": "ward",
+            "rule": "most_probable",
+            "instances": [[value, 70, "mild"]],
+        }
         client.post("/predict", json=asked)
     client.post("/predict", content=f'{{"model": {SECRET_NUMBER}'.encode())
     client.put("/models/ward/aliases/best", json={"version": 1})
-    for name, wrong in (("X-API-Key", "wrong-77af"), ("Authorization", "Bearer wrong-77af")):
-        assert httpx.get(f"{replica.url}/models", headers={name: wrong}).status_code == 401
+    for name, wrong in (
+        ("X-API-Key", "wrong-77af"),
+        ("Authorization", "Bearer wrong-77af"),
+    ):
+        assert (
+            httpx.get(f"{replica.url}/models", headers={name: wrong}).status_code == 401
+        )
     log = replica.log.read_text()
 
-    audited = [json.loads(line) for line in log.splitlines() if '"event":"audit"' in line]
+    audited = [
+        json.loads(line) for line in log.splitlines() if '"event":"audit"' in line
+    ]
     assert ("admin", "alias.set", "ward@best") in {
         (line["who"], line["action"], line["subject"]) for line in audited
     }
     assert all(line["request_id"] for line in audited)
-    assert not [secret for secret in (ADMIN_KEY, "wrong-77af", str(SECRET_NUMBER)) if secret in log]
+    assert not [
+        secret
+        for secret in (ADMIN_KEY, "wrong-77af", str(SECRET_NUMBER))
+        if secret in log
+    ]
 
 
 @pytest.fixture(scope="module")
 def behind() -> Iterator[Replica]:
     """A replica that trusts a proxy on loopback."""
-    replica = Replica({"admin_key": ADMIN_KEY, "trusted_proxies": "127.0.0.0/8, ::1", "workers": 0})
+    replica = Replica(
+        {"admin_key": ADMIN_KEY, "trusted_proxies": "127.0.0.0/8, ::1", "workers": 0}
+    )
     replica.start()
     yield replica
     replica.close()
@@ -139,12 +172,19 @@ def guesses(replica: Replica, forwarded: list[str]) -> list[int]:
         return [client.get("/models", headers=headers).status_code for headers in sent]
 
 
-def test_wrong_keys_count_for_the_peer_or_the_client_that_a_trusted_proxy_names(replica, behind):
+def test_wrong_keys_count_for_the_peer_or_the_client_that_a_trusted_proxy_names(
+    replica, behind
+):
     """A random X-Forwarded-For starts no new count; not for what the client wrote before its address. The correct key
     is accepted all the while.
     """
-    anywhere = [f"203.0.113.{number}, 2001:db8::{number}" for number in range(GUESSES.amount + 5)]
-    attacker = [f"198.51.100.{number}, 203.0.113.9" for number in range(GUESSES.amount + 1)]
+    anywhere = [
+        f"203.0.113.{number}, 2001:db8::{number}"
+        for number in range(GUESSES.amount + 5)
+    ]
+    attacker = [
+        f"198.51.100.{number}, 203.0.113.9" for number in range(GUESSES.amount + 1)
+    ]
 
     assert guesses(replica, anywhere)[-5:] == [429] * 5
     assert replica.client.get("/models").status_code == 200
@@ -156,10 +196,18 @@ def test_wrong_keys_count_for_the_peer_or_the_client_that_a_trusted_proxy_names(
 
 def test_rates_of_a_service_without_keys_hold_for_each_client(tmp_path):
     settings = settings_for(tmp_path, workers=0, rate_limit="3/hour")
-    with serving(settings, proxy_headers=True, forwarded_allow_ips="127.0.0.1") as client:
+    with serving(
+        settings, proxy_headers=True, forwarded_allow_ips="127.0.0.1"
+    ) as client:
         seen = [
             client.get("/models", headers={"X-Forwarded-For": address}).status_code
-            for address in ("2001:db8::1", "2001:db8::1", "192.0.2.1", "2001:db8::1", "2001:db8::1")
+            for address in (
+                "2001:db8::1",
+                "2001:db8::1",
+                "192.0.2.1",
+                "2001:db8::1",
+                "2001:db8::1",
+            )
         ]
 
     assert seen == [200, 200, 200, 200, 429]
@@ -167,7 +215,11 @@ def test_rates_of_a_service_without_keys_hold_for_each_client(tmp_path):
 
 @pytest.mark.parametrize(
     ("path", "allowed"),
-    [("/predict", "POST"), ("/models/m/aliases/a", "DELETE, PUT"), ("/datasets", "GET, POST")],
+    [
+        ("/predict", "POST"),
+        ("/models/m/aliases/a", "DELETE, PUT"),
+        ("/datasets", "GET, POST"),
+    ],
 )
 def test_a_wrong_method_is_a_problem_that_names_the_right_ones(service, path, allowed):
     """All of them, though each has a route of its own."""
@@ -179,13 +231,19 @@ def test_a_wrong_method_is_a_problem_that_names_the_right_ones(service, path, al
 
 
 def test_every_answer_has_a_request_id_and_keeps_a_given_one(service):
-    assert re.fullmatch("[0-9a-f]{16}", service.get("/health/live").headers["x-request-id"])
+    assert re.fullmatch(
+        "[0-9a-f]{16}", service.get("/health/live").headers["x-request-id"]
+    )
     assert (
-        service.get("/health/live", headers={"X-Request-ID": "abc-1"}).headers["x-request-id"]
+        service.get("/health/live", headers={"X-Request-ID": "abc-1"}).headers[
+            "x-request-id"
+        ]
         == "abc-1"
     )
     assert (
-        service.get("/health/live", headers={"X-Request-ID": "a b"}).headers["x-request-id"]
+        service.get("/health/live", headers={"X-Request-ID": "a b"}).headers[
+            "x-request-id"
+        ]
         != "a b"
     )
 
@@ -212,7 +270,8 @@ def test_a_service_that_cannot_record_is_not_ready(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT, errno.EROFS]
+    "number",
+    [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT, errno.EROFS],
 )
 def test_what_the_machine_lacks_is_a_problem_that_says_when_to_come_again(number):
     response = failing(OSError(number, os.strerror(number)))

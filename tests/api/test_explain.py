@@ -17,12 +17,22 @@ ROWS = [[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.05, 0.05, 0.9], [0.34, 0.33, 0.33]]
 
 
 def ask(service, rows=ROWS, benefits=BENEFITS, **more):
-    body = {"probabilities": rows, "classes": CLASSES, "benefits": benefits, "explain": True} | more
+    body = {
+        "probabilities": rows,
+        "classes": CLASSES,
+        "benefits": benefits,
+        "explain": True,
+    } | more
     return service.post("/predict", json=body)
 
 
-def test_a_sentence_says_the_decision_the_next_best_and_where_another_is_better(service):
-    benefits = {"healthy": {"wait": 0.0, "treat": -1.0}, "ill": {"wait": -10.0, "treat": 5.0}}
+def test_a_sentence_says_the_decision_the_next_best_and_where_another_is_better(
+    service,
+):
+    benefits = {
+        "healthy": {"wait": 0.0, "treat": -1.0},
+        "ill": {"wait": -10.0, "treat": 5.0},
+    }
     of_two = {"classes": ["healthy", "ill"], "benefits": benefits}
     told = ask(service, [[0.6, 0.4], [0.99, 0.01], [15 / 16, 1 / 16]], **of_two).json()[
         "explanations"
@@ -40,14 +50,19 @@ def test_a_sentence_says_the_decision_the_next_best_and_where_another_is_better(
 
 
 def test_a_model_explains_as_its_probabilities_do(service, ward):
-    asked = {"benefits": [[0, -1], [-10, 5]], "actions": ["wait", "treat"], "explain": True}
+    asked = {
+        "benefits": [[0, -1], [-10, 5]],
+        "actions": ["wait", "treat"],
+        "explain": True,
+    }
     by_model = service.post(
         "/predict", json=asked | {"model": ward, "instances": two_class_rows(5)["rows"]}
     ).json()
     given = {"probabilities": by_model["probabilities"], "classes": by_model["classes"]}
     of_model = ("contributions", "base_value", "contributions_to")
     told = [
-        {key: one[key] for key in one if key not in of_model} for one in by_model["explanations"]
+        {key: one[key] for key in one if key not in of_model}
+        for one in by_model["explanations"]
     ]
     assert service.post("/predict", json=asked | given).json()["explanations"] == told
     flip = by_model["explanations"][0]["flips_at"]["probabilities"]
@@ -67,13 +82,24 @@ def test_a_model_explains_as_its_probabilities_do(service, ward):
 
 
 def test_explanations_come_in_json_alone_and_of_few_rows(service):
-    body = {"probabilities": ROWS, "classes": CLASSES, "benefits": BENEFITS, "explain": True}
-    answer = service.post("/predict", json=body, headers={"Accept": "application/x-npy"})
+    body = {
+        "probabilities": ROWS,
+        "classes": CLASSES,
+        "benefits": BENEFITS,
+        "explain": True,
+    }
+    answer = service.post(
+        "/predict", json=body, headers={"Accept": "application/x-npy"}
+    )
     assert answer.json()["errors"][0]["loc"] == "/explain"
     assert ask(service, ROWS * 30_000).status_code == 413
 
 
-EXPLAIN = {"benefits": [[0, -1], [-10, 5]], "actions": ["wait", "treat"], "explain": True}
+EXPLAIN = {
+    "benefits": [[0, -1], [-10, 5]],
+    "actions": ["wait", "treat"],
+    "explain": True,
+}
 
 
 def log_odds(p):
@@ -85,16 +111,22 @@ def test_contributions_sum_to_the_log_odds_of_the_second_class(service, kind):
     name = f"contributes_{kind}"
     trained(
         service,
-        {"model": name, "learner": {"kind": kind, "calibration": "none"}, "data": two_class_rows()},
+        {
+            "model": name,
+            "learner": {"kind": kind, "calibration": "none"},
+            "data": two_class_rows(),
+        },
     )
     instances = [*two_class_rows(5)["rows"], [None, 70.0, "unseen"]]
-    answer = service.post("/predict", json=EXPLAIN | {"model": name, "instances": instances}).json()
+    answer = service.post(
+        "/predict", json=EXPLAIN | {"model": name, "instances": instances}
+    ).json()
     for told, p in zip(answer["explanations"], answer["probabilities"], strict=True):
         assert told["contributions_to"] == {"class": "ill", "score": "log_odds"}
         assert list(told["contributions"]) == ["age", "pulse", "pain"]
-        assert told["base_value"] + sum(told["contributions"].values()) == pytest.approx(
-            log_odds(p), abs=1e-9
-        )
+        assert told["base_value"] + sum(
+            told["contributions"].values()
+        ) == pytest.approx(log_odds(p), abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -102,14 +134,20 @@ def test_contributions_sum_to_the_log_odds_of_the_second_class(service, kind):
     [("kernel_logistic", 2, "kernel_logistic"),
      pytest.param("random_forest", 10_000, "at most", marks=pytest.mark.thorough)],
 )  # fmt: skip
-def test_where_there_are_no_contributions_a_warning_says_why(service, kind, count, word):
+def test_where_there_are_no_contributions_a_warning_says_why(
+    service, kind, count, word
+):
     """Of a learner that has none, and of too many rows."""
     data = two_class_rows()
-    trained(service, {"model": f"no_parts_{kind}", "learner": {"kind": kind}, "data": data})
+    trained(
+        service, {"model": f"no_parts_{kind}", "learner": {"kind": kind}, "data": data}
+    )
     instances = (data["rows"] * 50)[:count]
     answer = service.post(
         "/predict", json=EXPLAIN | {"model": f"no_parts_{kind}", "instances": instances}
     ).json()
     assert "contributions" not in answer["explanations"][0]
     assert "runner_up" in answer["explanations"][0]
-    assert any(word in warning and "contributions" in warning for warning in answer["warnings"])
+    assert any(
+        word in warning and "contributions" in warning for warning in answer["warnings"]
+    )

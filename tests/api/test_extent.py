@@ -32,21 +32,30 @@ def test_what_is_written_in_parts_is_the_same_document(size):
         "z": {},
     }
 
-    assert json_bytes(document) == orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY)
+    assert json_bytes(document) == orjson.dumps(
+        document, option=orjson.OPT_SERIALIZE_NUMPY
+    )
 
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
     """A service that has 64 MB for requests."""
-    with serving(settings_for(tmp_path_factory.mktemp("small"), request_memory_mb=64)) as client:
+    with serving(
+        settings_for(tmp_path_factory.mktemp("small"), request_memory_mb=64)
+    ) as client:
         data = two_class_rows(200)
-        plain = data | {"features": ["age", "pulse"], "rows": [row[:2] for row in data["rows"]]}
+        plain = data | {
+            "features": ["age", "pulse"],
+            "rows": [row[:2] for row in data["rows"]],
+        }
         for model, learner, rows in (
             ("ward", "logistic", data),
             ("plain", "logistic", plain),
             ("wood", "budget_forest", data),
         ):
-            trained(client, {"model": model, "learner": {"kind": learner}, "data": rows})
+            trained(
+                client, {"model": model, "learner": {"kind": learner}, "data": rows}
+            )
         yield client
 
 
@@ -84,7 +93,10 @@ def test_a_dictionary_that_comes_back_is_charged_as_it_is_spelt_out(small):
     body = arrow({"age": np.ones(n), "pulse": np.ones(n), "w": word})
     query = {"model": "plain", "rule": "most_probable", "keep": "w"}
     answer = small.post(
-        "/predict", params=query, content=body, headers={"Content-Type": ARROW, "Accept": ARROW}
+        "/predict",
+        params=query,
+        content=body,
+        headers={"Content-Type": ARROW, "Accept": ARROW},
     )
 
     assert answer.status_code == 413, answer.text[:300]
@@ -98,13 +110,19 @@ def spelt_out(letters: int, rows: int) -> pa.DictionaryArray:
 @pytest.mark.parametrize(
     ("letters", "columns"), [(1000, 1), (300, 3)], ids=["one column", "all together"]
 )
-def test_text_that_comes_back_is_bounded_whatever_the_memory(service, ward, letters, columns):
+def test_text_that_comes_back_is_bounded_whatever_the_memory(
+    service, ward, letters, columns
+):
     """57 kB of Parquet became an answer of 461 MB: what is in full more than 64 MB is not made."""
     n, names = 80_000, [f"w{i}" for i in range(columns)]
     words = {name: spelt_out(letters, n) for name in names}
-    body = arrow({"age": np.ones(n), "pulse": np.ones(n), "pain": ["mild"] * n, **words})
+    body = arrow(
+        {"age": np.ones(n), "pulse": np.ones(n), "pain": ["mild"] * n, **words}
+    )
     query = {"model": ward, "rule": "most_probable", "keep": ",".join(names)}
-    answer = service.post("/predict", params=query, content=body, headers={"Content-Type": ARROW})
+    answer = service.post(
+        "/predict", params=query, content=body, headers={"Content-Type": ARROW}
+    )
 
     assert answer.status_code == 413, answer.text[:300]
     assert "at most 67,108,864 are" in answer.json()["detail"]
@@ -131,7 +149,13 @@ BOUNDS = [  # the bound, the path, a body within it, and one beyond
         {"benefits": [[0] * 2] * 2},
         {"benefits": [[0] * 3] * 2},
     ),
-    ("answering.acquire.MAX_CELLS", 5, "/acquire", CASES, CASES | {"instances": [{}] * 2}),
+    (
+        "answering.acquire.MAX_CELLS",
+        5,
+        "/acquire",
+        CASES,
+        CASES | {"instances": [{}] * 2},
+    ),
     (
         "answering.retrieve.LARGEST_ANSWER",
         3,
@@ -141,7 +165,13 @@ BOUNDS = [  # the bound, the path, a body within it, and one beyond
     ),
     ("requests.losses.MAX_SETS", 3, "/retrieve", {P: [[]] * 3}, {P: [[]] * 4}),
     ("requests.losses.MAX_ITEMS", 6, "/retrieve", {P: [0.5] * 6}, {P: [0.5] * 7}),
-    ("requests.losses.MAX_ITEMS", 6, "/retrieve", {P: [[0.5] * 4]}, {P: [[0.5] * 4] * 2}),
+    (
+        "requests.losses.MAX_ITEMS",
+        6,
+        "/retrieve",
+        {P: [[0.5] * 4]},
+        {P: [[0.5] * 4] * 2},
+    ),
     ("requests.losses.MAX_ITEMS", 3, "/retrieve", TWO, TWO | {"setting": "multiclass"}),
 ]
 
@@ -161,7 +191,9 @@ QUERY = {"setting": "multilabel", "loss": json.dumps({"name": "f_beta"})}
 
 
 def retrieved(service: httpx.Client, content: bytes) -> httpx.Response:
-    return service.post("/retrieve", params=QUERY, content=content, headers={"Content-Type": NPY})
+    return service.post(
+        "/retrieve", params=QUERY, content=content, headers={"Content-Type": NPY}
+    )
 
 
 def header(shape: tuple[int, ...], kind: str = "<f8") -> bytes:
@@ -173,7 +205,15 @@ def header(shape: tuple[int, ...], kind: str = "<f8") -> bytes:
     return file.getvalue()
 
 
-SHAPES = [(10**9, 0), (10**13,), (10**13, 10**13), (-1,), (3, -4), (0, 2**62, 2**62), (1,) * 70]
+SHAPES = [
+    (10**9, 0),
+    (10**13,),
+    (10**13, 10**13),
+    (-1,),
+    (3, -4),
+    (0, 2**62, 2**62),
+    (1,) * 70,
+]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -198,19 +238,26 @@ def test_compressed_and_delta_dictionaries_are_rejected():
     more = pa.array(["a" * 999, "b", "c"]).dictionary_encode()
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
-    with pa.ipc.new_stream(sink, pa.schema({"w": words.type}), options=options) as writer:
+    with pa.ipc.new_stream(
+        sink, pa.schema({"w": words.type}), options=options
+    ) as writer:
         for column in (words, more):
             writer.write_batch(pa.record_batch({"w": column}))
     with pytest.raises(Invalid, match="delta"):
         table_of_arrow(sink.getvalue().to_pybytes(), free)
-    assert table_of_arrow(arrow({"w": words}), free)["w"].to_pylist() == ["a" * 999, "b"]
+    assert table_of_arrow(arrow({"w": words}), free)["w"].to_pylist() == [
+        "a" * 999,
+        "b",
+    ]
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_corrupt_streams_are_rejected_or_read(seed):
     """Whatever byte is wrong: an Invalid, or a table."""
     rng = np.random.default_rng(seed)
-    body = bytearray(arrow({"w": pa.array(["a", "b"]).dictionary_encode(), "x": [1.0, 2.0]}))
+    body = bytearray(
+        arrow({"w": pa.array(["a", "b"]).dictionary_encode(), "x": [1.0, 2.0]})
+    )
     for _ in range(50):
         spoilt = bytearray(body)
         spoilt[rng.integers(len(body))] = rng.integers(256)

@@ -8,7 +8,11 @@ import pytest
 
 from tests.api.test_entrance import ROW, on_the_wire
 
-UPGRADE = (b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: h2c", b"HTTP2-Settings: AAEAAEAA")
+UPGRADE = (
+    b"Connection: Upgrade, HTTP2-Settings",
+    b"Upgrade: h2c",
+    b"HTTP2-Settings: AAEAAEAA",
+)
 
 
 def answered(client, *pieces):

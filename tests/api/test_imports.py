@@ -31,7 +31,12 @@ def stored(client: httpx.Client) -> str:
 
 
 def sent(
-    client: httpx.Client, name: str, content: bytes, *, headers: dict | None = None, **fields
+    client: httpx.Client,
+    name: str,
+    content: bytes,
+    *,
+    headers: dict | None = None,
+    **fields,
 ) -> httpx.Response:
     fields = {"format": "joblib", **fields}
     files = {"file": ("model", content)}
@@ -52,7 +57,9 @@ def dumped(model: object) -> bytes:
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
     """A service that takes joblib files."""
-    with serving(settings_for(tmp_path_factory.mktemp("imports"), allow_pickles=True)) as client:
+    with serving(
+        settings_for(tmp_path_factory.mktemp("imports"), allow_pickles=True)
+    ) as client:
         yield client
 
 
@@ -78,10 +85,17 @@ def test_an_imported_pipeline_answers_as_it_did(service):
         "benefits": json.dumps(matrix),
         "feature_costs": json.dumps({"age": 0, "pulse": 2, "pain": 1}),
     }
-    job = sent(service, "chosen", dumped(model), dataset=uploaded(service, DATA), **fields).json()
+    job = sent(
+        service, "chosen", dumped(model), dataset=uploaded(service, DATA), **fields
+    ).json()
     rows = [*DATA["rows"][:20], [50.0, 70.0, None]]
 
-    asked = {"model": "chosen", "instances": rows, "benefits": BENEFITS, "explain": True}
+    asked = {
+        "model": "chosen",
+        "instances": rows,
+        "benefits": BENEFITS,
+        "explain": True,
+    }
     answer = service.post("/predict", json=asked).json()
 
     assert (job["status"], job["kind"], job["model"]) == (
@@ -90,10 +104,14 @@ def test_an_imported_pipeline_answers_as_it_did(service):
         {"name": "chosen", "version": 1},
     )
     P = np.array(answer["probabilities"])
-    np.testing.assert_allclose(P[:20], model.predict_proba(MIXED)[:20], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        P[:20], model.predict_proba(MIXED)[:20], rtol=0, atol=1e-12
+    )
     assert np.isfinite(P[20]).all()
     assert len(answer["explanations"]) == 21
-    refused = service.post("/predict", json=asked | {"instances": [[None, 70.0, "mild"]]})
+    refused = service.post(
+        "/predict", json=asked | {"instances": [[None, 70.0, "mild"]]}
+    )
     assert refused.status_code == 422
     assert refused.json()["errors"][0]["loc"] == "/instances"
 
@@ -103,25 +121,38 @@ def test_a_calibration_on_request(service):
         np.sign(NUMBERS - 60), LABELS
     )
     job = sent(
-        service, "calibrated", dumped(overconfident), dataset=stored(service), calibration="sigmoid"
+        service,
+        "calibrated",
+        dumped(overconfident),
+        dataset=stored(service),
+        calibration="sigmoid",
     )
     card = service.get("/models/calibrated/versions/1").json()
 
     assert job.json()["status"] == "succeeded", job.text
     assert job.headers["location"] == f"/train/{job.json()['id']}"
     assert card["fitted"]["calibration"] == "sigmoid"
-    assert card["data"]["evaluation"] == {"method": "cross-validation", "folds": 5, "rows": 200}
+    assert card["data"]["evaluation"] == {
+        "method": "cross-validation",
+        "folds": 5,
+        "rows": 200,
+    }
 
 
 def test_the_same_key_answers_with_the_first_job_and_the_file_is_not_kept(tmp_path):
     """The file is kept for the job that waits, and removed afterwards; another file with the key is refused."""
     with serving(settings_for(tmp_path, workers=0, allow_pickles=True)) as client:
-        fields = {"dataset": stored(client), "headers": {"Idempotency-Key": "mine", "Prefer": ""}}
+        fields = {
+            "dataset": stored(client),
+            "headers": {"Idempotency-Key": "mine", "Prefer": ""},
+        }
         content = dumped(scaled())
         first, again = (sent(client, "waiting", content, **fields) for _ in range(2))
         other = sent(client, "waiting", content + b" ", **fields)
         kept = [path.name for path in (tmp_path / "home" / "datasets").glob("job_*")]
-        refused = sent(client, "waiting", content, **fields | {"dataset": "ds_0000000000000000"})
+        refused = sent(
+            client, "waiting", content, **fields | {"dataset": "ds_0000000000000000"}
+        )
 
         assert first.status_code == again.status_code == 202
         assert first.json()["id"] == again.json()["id"]
@@ -134,10 +165,16 @@ def test_the_same_key_answers_with_the_first_job_and_the_file_is_not_kept(tmp_pa
 def test_an_onnx_file(service, whole):
     """A whole one answers as the original; a truncated one ends in a failed job with the reason."""
     model = scaled()
-    content = skl2onnx.to_onnx(model, NUMBERS[:1].astype(np.float32)).SerializeToString()
+    content = skl2onnx.to_onnx(
+        model, NUMBERS[:1].astype(np.float32)
+    ).SerializeToString()
 
     job = sent(
-        service, "onnx", content[: None if whole else -100], format="onnx", dataset=stored(service)
+        service,
+        "onnx",
+        content[: None if whole else -100],
+        format="onnx",
+        dataset=stored(service),
     ).json()
 
     assert job["status"] == ("succeeded" if whole else "failed"), job
@@ -203,7 +240,9 @@ def test_bad_orders_are_refused_before_anything_is_queued(service, name):
 def test_a_joblib_file_is_refused_without_the_setting(tmp_path):
     with serving(settings_for(tmp_path, workers=0)) as client:
         assert (
-            sent(client, "mine", b"x", format="joblib", dataset="ds_0000000000000000").status_code
+            sent(
+                client, "mine", b"x", format="joblib", dataset="ds_0000000000000000"
+            ).status_code
             == 403
         )
 
@@ -214,7 +253,11 @@ def test_a_model_that_stops_to_answer_is_an_error_and_no_decision(service):
     job = sent(
         service, "moody", dumped(make_pipeline(step, scaled())), dataset=stored(service)
     ).json()
-    asked = {"model": "moody", "instances": [[50.0, 70.0], [1e6, 70.0]], "benefits": BENEFITS}
+    asked = {
+        "model": "moody",
+        "instances": [[50.0, 70.0], [1e6, 70.0]],
+        "benefits": BENEFITS,
+    }
     refused = service.post("/predict", json=asked)
 
     assert job["status"] == "succeeded", job

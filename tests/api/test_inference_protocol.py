@@ -27,10 +27,17 @@ def column(j: int, datatype: str = "", **more: Any) -> dict[str, Any]:
 
 
 def infer(
-    client: httpx.Client, inputs: list[dict] | None = None, path: str = INFER, **more: Any
+    client: httpx.Client,
+    inputs: list[dict] | None = None,
+    path: str = INFER,
+    **more: Any,
 ) -> httpx.Response:
     return client.post(
-        path, json={"inputs": [column(j) for j in range(3)] if inputs is None else inputs, **more}
+        path,
+        json={
+            "inputs": [column(j) for j in range(3)] if inputs is None else inputs,
+            **more,
+        },
     )
 
 
@@ -42,7 +49,9 @@ def output(answer: dict[str, Any], name: str) -> np.ndarray:
 @pytest.fixture(scope="module")
 def plain(service: httpx.Client, ward: str) -> dict[str, Any]:
     """What `/predict` answers."""
-    return service.post("/predict", json={"model": ward, "instances": ROWS, **STAKES}).json()
+    return service.post(
+        "/predict", json={"model": ward, "instances": ROWS, **STAKES}
+    ).json()
 
 
 @pytest.mark.parametrize(
@@ -66,21 +75,33 @@ def test_one_tensor_per_feature(service, plain, parameters, width):
 
 @pytest.mark.parametrize(
     ("datatype", "kind"),
-    [("FP64", "<f8"), ("FP32", "<f4"), ("FP16", "<f2"), ("INT64", "<i8"), ("UINT8", "<u1")],
+    [
+        ("FP64", "<f8"),
+        ("FP32", "<f4"),
+        ("FP16", "<f2"),
+        ("INT64", "<i8"),
+        ("UINT8", "<u1"),
+    ],
 )
 def test_a_matrix_of_numbers(service, numeric, datatype, kind):
     """As `/predict` answers for numbers of that type."""
     X = np.array([row[:2] for row in ROWS]).round().astype(kind)
     wanted = service.post(
-        "/predict", json={"model": numeric, "instances": X.tolist(), "benefits": BENEFITS}
+        "/predict",
+        json={"model": numeric, "instances": X.tolist(), "benefits": BENEFITS},
     ).json()
     matrix = {"name": "X", "datatype": datatype, "shape": [6, 2]}
     path = f"/v2/models/{numeric}/infer"
     written = infer(
-        service, [matrix | {"data": X.tolist()}], path, parameters={"benefits": BENEFITS}
+        service,
+        [matrix | {"data": X.tolist()}],
+        path,
+        parameters={"benefits": BENEFITS},
     ).json()
 
-    np.testing.assert_array_equal(output(written, "probabilities"), wanted["probabilities"])
+    np.testing.assert_array_equal(
+        output(written, "probabilities"), wanted["probabilities"]
+    )
     assert output(written, "decisions").tolist() == wanted["decisions"]
 
 
@@ -89,9 +110,12 @@ def test_limits_and_priors_and_rules(service):
     wanted = service.post(
         "/predict", json={"model": "ward", "instances": ROWS, **STAKES, **more}
     ).json()
-    answer = infer(service, parameters=STAKES | more | {"limits": '{"treat": 1}'}).json()
+    answer = infer(
+        service, parameters=STAKES | more | {"limits": '{"treat": 1}'}
+    ).json()
     cut = infer(
-        service, parameters={"rule": "threshold", "threshold": 0.3, "actions": '["a", "b"]'}
+        service,
+        parameters={"rule": "threshold", "threshold": 0.3, "actions": '["a", "b"]'},
     ).json()
     bare = infer(service).json()
 
@@ -101,7 +125,10 @@ def test_limits_and_priors_and_rules(service):
     assert cut["parameters"]["threshold"] == 0.3
     assert [each["name"] for each in cut["outputs"]] == ["decisions", "probabilities"]
     likely = output(bare, "probabilities").argmax(axis=1)  # without a matrix
-    assert output(bare, "decisions").tolist() == np.array(["healthy", "ill"])[likely].tolist()
+    assert (
+        output(bare, "decisions").tolist()
+        == np.array(["healthy", "ill"])[likely].tolist()
+    )
     assert "no benefits" in bare["parameters"]["warnings"]
 
 
@@ -114,9 +141,17 @@ def test_a_model_of_numbers(service):
     }
     learner = {"kind": "cost_tree", "task": "regression", "depth": 1}
     trained(
-        service, {"model": "pulses", "learner": learner, "data": data, "feature_costs": {"age": 1}}
+        service,
+        {
+            "model": "pulses",
+            "learner": learner,
+            "data": data,
+            "feature_costs": {"age": 1},
+        },
     )
-    wanted = service.post("/predict", json={"model": "pulses", "instances": [[40], [60]]}).json()
+    wanted = service.post(
+        "/predict", json={"model": "pulses", "instances": [[40], [60]]}
+    ).json()
     sent = {"name": "age", "datatype": "INT32", "shape": [2], "data": [40, 60]}
     answer, described = (
         infer(service, [sent], "/v2/models/pulses/infer").json(),
@@ -124,17 +159,30 @@ def test_a_model_of_numbers(service):
     )
 
     assert output(answer, "values").tolist() == wanted["values"]
-    assert [[each["name"] for each in found["outputs"]] for found in (answer, described)] == [
-        ["values"]
-    ] * 2
+    assert [
+        [each["name"] for each in found["outputs"]] for found in (answer, described)
+    ] == [["values"]] * 2
 
 
 def test_versions_and_aliases(service):
     service.put("/models/ward/aliases/live", json={"version": 1})
-    names = ("ward", "ward:1", "ward@live", "ward%40live", "ward/versions/1", "ward/versions/live")
+    names = (
+        "ward",
+        "ward:1",
+        "ward@live",
+        "ward%40live",
+        "ward/versions/1",
+        "ward/versions/live",
+    )
     for name in names:
-        assert infer(service, path=f"/v2/models/{name}/infer").json()["model_version"] == "1", name
-        assert service.get(f"/v2/models/{name}/ready").json() == {"name": "ward", "ready": True}
+        assert (
+            infer(service, path=f"/v2/models/{name}/infer").json()["model_version"]
+            == "1"
+        ), name
+        assert service.get(f"/v2/models/{name}/ready").json() == {
+            "name": "ward",
+            "ready": True,
+        }
         assert service.get(f"/v2/models/{name}").json()["versions"] == ["1"]
     service.delete("/models/ward/aliases/live")
 
@@ -188,11 +236,18 @@ def test_what_does_not_fit_is_refused_with_its_place(service, ward, name):
         ("POST", "/v2/models/none/infer", {"json": {"inputs": [column(0)]}}, 404),
         ("PATCH", INFER, {}, 405),
         ("POST", INFER, {"content": b"{"}, 400),
-        ("POST", INFER, {"content": b"x", "headers": {"Content-Type": "text/csv"}}, 415),
+        (
+            "POST",
+            INFER,
+            {"content": b"x", "headers": {"Content-Type": "text/csv"}},
+            415,
+        ),
         ("POST", INFER, {"content": b'{"inputs": [' + b"1," * 1_200_000 + b"1]}"}, 413),
     ],
 )
-def test_every_error_has_the_form_of_the_protocol(service, ward, method, path, options, status):
+def test_every_error_has_the_form_of_the_protocol(
+    service, ward, method, path, options, status
+):
     response = service.request(method, path, **options)
 
     assert response.status_code == status
@@ -203,18 +258,32 @@ def test_every_error_has_the_form_of_the_protocol(service, ward, method, path, o
 def test_booleans_of_tensors_are_those_of_json(service):
     """A feature that was a boolean in training is described as BOOL, and takes numbers, too."""
     rows = [[age, pain == "strong"] for age, _, pain in two_class_rows(80)["rows"]]
-    data = {"features": ["age", "strong"], "rows": rows, "labels": two_class_rows(80)["labels"]}
+    data = {
+        "features": ["age", "strong"],
+        "rows": rows,
+        "labels": two_class_rows(80)["labels"],
+    }
     trained(service, {"model": "truths", "learner": {"kind": "logistic"}, "data": data})
     described = service.get("/v2/models/truths").json()["inputs"]
     assert [each["datatype"] for each in described] == ["FP64", "BOOL"]
-    plain = {"model": "truths", "instances": [[50, True], [50, False]], "rule": "most_probable"}
+    plain = {
+        "model": "truths",
+        "instances": [[50, True], [50, False]],
+        "rule": "most_probable",
+    }
     expected = service.post("/predict", json=plain).json()["probabilities"]
     assert expected[0] != expected[1]
     age = {"name": "age", "datatype": "INT64", "shape": [2], "data": [50, 50]}
-    for datatype, values in (("BOOL", [True, False]), ("UINT8", [1, 0]), ("BYTES", ["TRUE", "0"])):
+    for datatype, values in (
+        ("BOOL", [True, False]),
+        ("UINT8", [1, 0]),
+        ("BYTES", ["TRUE", "0"]),
+    ):
         tensor = {"name": "strong", "datatype": datatype, "shape": [2], "data": values}
         answer = infer(service, [age, tensor], "/v2/models/truths/infer")
         assert answer.status_code == 200, answer.text
         assert output(answer.json(), "probabilities").tolist() == expected
-    wrong = infer(service, [age | {"data": [True, 1]}, tensor], "/v2/models/truths/infer")
+    wrong = infer(
+        service, [age | {"data": [True, 1]}, tensor], "/v2/models/truths/infer"
+    )
     assert (wrong.status_code, "/instances/0/age" in wrong.text) == (400, True)

@@ -41,14 +41,20 @@ def exists(sent, pointer):
     ]
     for step in steps[1:]:
         sent = sent[int(step)] if isinstance(sent, list) else sent[step]
-    return not steps or isinstance(sent, dict) or (isinstance(sent, list) and int(last) < len(sent))
+    return (
+        not steps
+        or isinstance(sent, dict)
+        or (isinstance(sent, list) and int(last) < len(sent))
+    )
 
 
 def test_every_wrong_value_of_every_field_has_one_error_at_its_place(service, ward):
     document = service.get("/openapi.json").json()
     tried = 0
     listed = [
-        (path, *one) for path, methods in document["paths"].items() for one in methods.items()
+        (path, *one)
+        for path, methods in document["paths"].items()
+        for one in methods.items()
     ]
     for path, method, operation in listed:
         content = (
@@ -61,13 +67,23 @@ def test_every_wrong_value_of_every_field_has_one_error_at_its_place(service, wa
             body = value
             for step in reversed(steps):
                 body = {step: body}
-            url = re.sub(r"\{(\w+)\}", lambda part: {"version": "1"}.get(part[1], "ward"), path)
+            url = re.sub(
+                r"\{(\w+)\}", lambda part: {"version": "1"}.get(part[1], "ward"), path
+            )
             response = service.request(method, url, json=body)
             invalid = 400 if path.startswith("/v2") else 422
-            assert response.status_code in {404, 409, invalid}, (path, body, response.text)
+            assert response.status_code in {404, 409, invalid}, (
+                path,
+                body,
+                response.text,
+            )
             places = [error["loc"] for error in response.json().get("errors", ())]
             assert len(set(places)) == len(places), (path, body, response.text)
-            assert all(exists(body, place) for place in places), (path, body, response.text)
+            assert all(exists(body, place) for place in places), (
+                path,
+                body,
+                response.text,
+            )
             tried += 1
     assert tried > 500
 
@@ -78,7 +94,11 @@ def test_an_unknown_field_is_told_with_the_nearest(service):
     errors = service.post("/train", json=body).json()["errors"]
 
     assert errors == [says("/lerner", "did you mean 'learner'")]
-    nested = {"model": "m", "instances": [[1]], "record": {"id": ["a"], "instance": True}}
+    nested = {
+        "model": "m",
+        "instances": [[1]],
+        "record": {"id": ["a"], "instance": True},
+    }
     assert service.post("/predict", json=nested).json()["errors"] == [
         says("/record/id", "unknown field", "ids"),
         says("/record/instance", "unknown field"),
@@ -96,5 +116,7 @@ def test_what_curl_sends_for_a_file_is_said(service):
         "/datasets?label=y", content=b"x,y1,a2,b", headers={"Content-Type": "text/csv"}
     )
     assert joined.json()["errors"] == [says("/file", "'x,y1,a2,b'", "--data-binary")]
-    cut = service.post("/datasets", files={"file": ("t.csv", b"x,y")}, data={"delimiter": ""})
+    cut = service.post(
+        "/datasets", files={"file": ("t.csv", b"x,y")}, data={"delimiter": ""}
+    )
     assert says("/delimiter", "not ''") in cut.json()["errors"]

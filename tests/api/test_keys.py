@@ -81,17 +81,26 @@ def hearts(bank: Bank) -> httpx.Client:
 @pytest.fixture(scope="module")
 def models(trainer: httpx.Client) -> dict[str, str]:
     """Two models, and the jobs that made them."""
-    return {name: trained(trainer, {"model": name, **ORDER})["id"] for name in ("heart-a", "lung")}
+    return {
+        name: trained(trainer, {"model": name, **ORDER})["id"]
+        for name in ("heart-a", "lung")
+    }
 
 
-@pytest.mark.parametrize(("header", "before"), [("X-API-Key", ""), ("Authorization", "Bearer ")])
+@pytest.mark.parametrize(
+    ("header", "before"), [("X-API-Key", ""), ("Authorization", "Bearer ")]
+)
 def test_a_request_with_two_keys_is_refused(bank, models, predictor, header, before):
     """On the hot path, on the plain one and on other routes: in either order, with the same key twice, with no key."""
     valid, others = (
         before + bank.keys["predictor"],
         (before + bank.keys["trainer"], before + "wrong", "Basic eA==", ""),
     )
-    question = {"model": "lung", "instances": [[61, 80, "mild"]], "benefits": [[0, -1], [-10, 5]]}
+    question = {
+        "model": "lung",
+        "instances": [[61, 80, "mild"]],
+        "benefits": [[0, -1], [-10, 5]],
+    }
     calls = [
         ("POST", "/predict", question),
         ("POST", "/predict", question | {"explain": True}),
@@ -105,13 +114,18 @@ def test_a_request_with_two_keys_is_refused(bank, models, predictor, header, bef
             ("GET", "/nowhere", None),
         ):
             assert (
-                client.request(method, path, json=body, headers=[(header, valid)]).status_code
+                client.request(
+                    method, path, json=body, headers=[(header, valid)]
+                ).status_code
                 != 401
             )
             for other in (valid, *others):
                 for values in ((valid, other), (other, valid)):
                     response = client.request(
-                        method, path, json=body, headers=[(header, value) for value in values]
+                        method,
+                        path,
+                        json=body,
+                        headers=[(header, value) for value in values],
                     )
 
                     assert response.status_code == 401, (path, values)
@@ -120,7 +134,8 @@ def test_a_request_with_two_keys_is_refused(bank, models, predictor, header, bef
 
 def predict(client: httpx.Client, model: str) -> httpx.Response:
     return client.post(
-        "/predict", json={"model": model, "instances": [INSTANCE], "rule": "most_probable"}
+        "/predict",
+        json={"model": model, "instances": [INSTANCE], "rule": "most_probable"},
     )
 
 
@@ -140,20 +155,33 @@ def test_patterns_hold_wherever_a_model_is_named(hearts, models):
     for method, path, body in named:
         refused = hearts.request(method, path, json=body)
         other = hearts.request(
-            method, path.replace("lung", "nosuch"), json=body and {**body, "model": "nosuch"}
+            method,
+            path.replace("lung", "nosuch"),
+            json=body and {**body, "model": "nosuch"},
         )
 
         assert refused.status_code == 403, (method, path, refused.text)
         assert "heart-*" in refused.json()["detail"]
         if other.status_code != 422:  # `model` is no field of every body
-            assert other.json() == refused.json(), "what is there must not be told from what is not"
+            assert other.json() == refused.json(), (
+                "what is there must not be told from what is not"
+            )
 
 
 def test_cells_on_rows_of_a_data_set_need_train(predictor, trainer, models):
     """Many reports on the hold-out by such cells tell values of its rows; one by numbers tells none."""
-    by_age = {"healthy": {"wait": 0, "treat": {"column": "age"}}, "ill": {"wait": -10, "treat": 5}}
-    trainer.put("/models/lung/matrices/by-age", json={"benefits": by_age}).raise_for_status()
-    for benefits, status in ((by_age, 403), ("by-age", 403), ([[0, -1], [-10, 5]], 200)):
+    by_age = {
+        "healthy": {"wait": 0, "treat": {"column": "age"}},
+        "ill": {"wait": -10, "treat": 5},
+    }
+    trainer.put(
+        "/models/lung/matrices/by-age", json={"benefits": by_age}
+    ).raise_for_status()
+    for benefits, status in (
+        (by_age, 403),
+        ("by-age", 403),
+        ([[0, -1], [-10, 5]], 200),
+    ):
         answer = predictor.post("/models/lung/benefit", json={"benefits": benefits})
         assert answer.status_code == status, answer.text
         assert status == 200 or "'train'" in answer.json()["detail"]
@@ -164,10 +192,14 @@ def test_cells_on_rows_of_a_data_set_need_train(predictor, trainer, models):
 def test_others_models_and_jobs_are_not_there(hearts, trainer, models):
     names = [model["name"] for model in hearts.get("/models").json()["models"]]
     assert names == ["heart-a"]
-    assert [job["id"] for job in hearts.get("/train").json()["jobs"]] == [models["heart-a"]]
+    assert [job["id"] for job in hearts.get("/train").json()["jobs"]] == [
+        models["heart-a"]
+    ]
     assert hearts.get(f"/train/{models['heart-a']}").status_code == 200
     for method, path in (("GET", ""), ("GET", "/events"), ("DELETE", "")):
-        assert hearts.request(method, f"/train/{models['lung']}{path}").status_code == 404
+        assert (
+            hearts.request(method, f"/train/{models['lung']}{path}").status_code == 404
+        )
     missing = predict(hearts, "heart-z")
     assert missing.status_code == 404
     assert "lung" not in missing.text
@@ -184,7 +216,9 @@ def test_to_check_a_key_takes_nothing_off_its_rate(bank, admin):
 
     assert {answer.status_code for answer in answers} == {204}
     assert not any("ratelimit" in answer.headers for answer in answers)
-    assert client.get("/metrics").status_code == 403  # it names every model, and what it earns
+    assert (
+        client.get("/metrics").status_code == 403
+    )  # it names every model, and what it earns
     assert bank.make("scraper", Scope.METRICS).get("/metrics").status_code == 200
     assert admin.get("/access").status_code == 204
     assert bank.holding("wrong").get("/access").status_code == 401
@@ -196,10 +230,14 @@ def test_a_rate_of_its_own(bank):
     answers = [client.get("/models") for _ in range(6)]
 
     refused = answers[-1]
-    assert (refused.status_code, refused.headers["ratelimit-policy"]) == (429, '"key";q=5;w=3600')
+    assert (refused.status_code, refused.headers["ratelimit-policy"]) == (
+        429,
+        '"key";q=5;w=3600',
+    )
     assert 0 < int(refused.headers["retry-after"]) <= 2 * 3600
     lefts = [
-        int(re.match(r'"key";r=(\d+);t=', answer.headers["ratelimit"])[1]) for answer in answers
+        int(re.match(r'"key";r=(\d+);t=', answer.headers["ratelimit"])[1])
+        for answer in answers
     ]
     assert lefts == sorted(lefts, reverse=True)
     assert lefts[-1] == 0
@@ -217,13 +255,17 @@ def test_jobs_at_once(bank):
     client = bank.make("busy", Scope.TRAIN, jobs=1)
     orders = [(LONG | {"model": "slow"}, key) for key in ("one", "two", "one")]
     first, second, again = (
-        client.post("/train", json=body, headers={"Idempotency-Key": key}) for body, key in orders
+        client.post("/train", json=body, headers={"Idempotency-Key": key})
+        for body, key in orders
     )
 
     assert (first.status_code, second.status_code, again.status_code) == (202, 429, 202)
     assert "queued or running" in second.json()["detail"]
     assert int(second.headers["retry-after"]) > 0
-    assert (again.json()["id"], again.json()["requested"]["model"]) == (first.json()["id"], "slow")
+    assert (again.json()["id"], again.json()["requested"]["model"]) == (
+        first.json()["id"],
+        "slow",
+    )
     client.delete(f"/train/{first.json()['id']}")
 
 
@@ -237,7 +279,9 @@ def test_the_audit_log_says_who(bank, admin, hearts, trainer, models):
     trainer.delete(f"/datasets/{dataset}")
 
     entries = admin.get("/audit", params={"page_size": 500}).json()["entries"]
-    told = [(entry["who"], entry["action"], entry["subject"]) for entry in reversed(entries)]
+    told = [
+        (entry["who"], entry["action"], entry["subject"]) for entry in reversed(entries)
+    ]
     mine = [
         line
         for line in told
@@ -267,7 +311,12 @@ def test_changes_are_refused_where_they_cannot_be_audited(bank, admin, trainer, 
         connection.exec_driver_sql("ALTER TABLE audit_log RENAME TO away")
     try:
         with contextlib.suppress(httpx.HTTPError):
-            assert trainer.put("/models/lung/aliases/best", json={"version": 1}).status_code >= 500
+            assert (
+                trainer.put(
+                    "/models/lung/aliases/best", json={"version": 1}
+                ).status_code
+                >= 500
+            )
         assert trainer.get("/models/lung").json()["aliases"] == {}
     finally:
         with bank.stores.database.writing() as connection:

@@ -25,11 +25,17 @@ LIMITED = {
     "probabilities": [[0.5, 0.5]] * 2_000,
     "resources": [{"name": "beds", "use": {"a": 1}, "at_most": 9}],
 }
-BY_CASE = {"instances": [{}] * 100, "benefits": [[0, {"column": "a", "times": 1}], [-10, 5]]}
+BY_CASE = {
+    "instances": [{}] * 100,
+    "benefits": [[0, {"column": "a", "times": 1}], [-10, 5]],
+}
 # routes that always compute, the limiter of their work, and a request
 COMPUTING = {
     "POST /models/m/benefit": ("long", {"json": {"benefits": BENEFITS}}),
-    "POST /acquire/simulate": ("long", {"json": {"model": "m", "rows": [[1]], "labels": [1]}}),
+    "POST /acquire/simulate": (
+        "long",
+        {"json": {"model": "m", "rows": [[1]], "labels": [1]}},
+    ),
     "POST /retrieve": (
         "retrieve",
         {"json": {"probabilities": [0.5], "setting": "binary", "loss": {"name": "am"}}},
@@ -103,7 +109,9 @@ async def gone() -> dict[str, str]:
 
 async def worked(limiter: Limiter, receive, work, name: str, key: str = "") -> None:
     """Work of a request of a key."""
-    app = SimpleNamespace(state=SimpleNamespace(limiters=replace(Limiters(), long=limiter)))
+    app = SimpleNamespace(
+        state=SimpleNamespace(limiters=replace(Limiters(), long=limiter))
+    )
     request = Request({"type": "http", "headers": [], "app": app}, receive)
     exchange_of(request.scope).caller = SimpleNamespace(client=key) if key else None
     await limiters(request).long.run(request, work, name)
@@ -124,7 +132,11 @@ def test_nothing_is_begun_for_a_client_that_has_gone_while_it_waited():
             await asyncio.sleep(0.05)
         go.set()
         results = await asyncio.gather(*tasks, return_exceptions=True)
-        assert [type(one) for one in results] == [type(None), ClientDisconnect, type(None)]
+        assert [type(one) for one in results] == [
+            type(None),
+            ClientDisconnect,
+            type(None),
+        ]
 
     asyncio.run(run())
     assert done == ["first", "here"]
@@ -141,7 +153,8 @@ def test_a_key_has_half_of_the_threads():
     async def run() -> list[str]:
         names = ("a1", "a2", "b1")
         tasks = [
-            asyncio.create_task(worked(limiter, connected, work, name, name[0])) for name in names
+            asyncio.create_task(worked(limiter, connected, work, name, name[0]))
+            for name in names
         ]
         for _ in range(500):
             await asyncio.sleep(0.01)
@@ -170,7 +183,10 @@ def test_the_waiting_calls_of_a_key_take_no_place_from_another():
         tasks = [asyncio.create_task(call) for call in calls]
         await asyncio.sleep(0.1)
         go.set()
-        return [type(result) for result in await asyncio.gather(*tasks, return_exceptions=True)]
+        return [
+            type(result)
+            for result in await asyncio.gather(*tasks, return_exceptions=True)
+        ]
 
     refused = [type(None)] * 4 + [Busy] * 5
     assert asyncio.run(run()) == [*refused, type(None), type(None)]

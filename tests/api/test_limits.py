@@ -47,8 +47,15 @@ def test_resources_are_listed_after_the_limits(service):
     answer = ask(
         service, limits={"refer": {"at_most": 4, "at_least": 1}}, resources=RESOURCES
     ).json()
-    used = sum({"treat": 3, "refer": 1, "wait": 0}[decision] for decision in answer["decisions"])
-    assert [entry["name"] for entry in answer["limits"]] == ["refer", "refer", "bed hours"]
+    used = sum(
+        {"treat": 3, "refer": 1, "wait": 0}[decision]
+        for decision in answer["decisions"]
+    )
+    assert [entry["name"] for entry in answer["limits"]] == [
+        "refer",
+        "refer",
+        "bed hours",
+    ]
     assert answer["limits"][2]["used"] == used <= 7
     assert answer["limits"][2]["shadow_price"] > 0
     alone = ask(service, resources=RESOURCES).json()
@@ -58,10 +65,14 @@ def test_resources_are_listed_after_the_limits(service):
     ]
 
 
-def test_limits_for_which_no_decisions_are_found_in_time_are_refused(service, monkeypatch):
+def test_limits_for_which_no_decisions_are_found_in_time_are_refused(
+    service, monkeypatch
+):
     """An integer program of a few counts can be hard; the search for any solution ends after 5 seconds."""
     monkeypatch.setattr(
-        limit_solvers, "milp", lambda *_, **__: limit_solvers.OptimizeResult(x=None, status=1)
+        limit_solvers,
+        "milp",
+        lambda *_, **__: limit_solvers.OptimizeResult(x=None, status=1),
     )
     answer = ask(service, resources=RESOURCES)
     assert answer.status_code == 422

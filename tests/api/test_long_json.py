@@ -48,7 +48,10 @@ def decimals(chance: random.Random) -> bytes:
 
 def bodies(chance: random.Random, count: int):
     for _ in range(count):
-        rows = [[decimals(chance) for _ in range(4)] for _ in range(chance.choice((300, 300, 400)))]
+        rows = [
+            [decimals(chance) for _ in range(4)]
+            for _ in range(chance.choice((300, 300, 400)))
+        ]
         for _ in range(chance.choice((0, 0, 1, 1, 2))):
             row = chance.choice(rows)
             row[chance.randrange(len(row))] = chance.choice(STRANGE)
@@ -58,7 +61,10 @@ def bodies(chance: random.Random, count: int):
             rows = [row[:3] for row in rows]
         comma = chance.choice((b",", b", "))
         listed = comma.join(b"[%b]" % comma.join(row) for row in rows)
-        instances = b'"instances"%b[%b]' % (chance.choice((b":", b": ", b" :\n")), listed)
+        instances = b'"instances"%b[%b]' % (
+            chance.choice((b":", b": ", b" :\n")),
+            listed,
+        )
         model = b'"model":"%b"' % chance.choice((*NAMES, "absent")).encode()
         parts = [model, instances, chance.choice(FIELDS[:1] * 8 + FIELDS)]
         chance.shuffle(parts)
@@ -68,7 +74,9 @@ def bodies(chance: random.Random, count: int):
 def order(name, classes):
     """Of a model of four numbers, whose classes overlap."""
     chance, code = np.random.default_rng(0), np.arange(48) % len(classes)
-    X = (chance.normal([50, 70, 5, 0], [10, 8, 1, 2], (48, 4)) + 4 * code[:, None]).round(1)
+    X = (
+        chance.normal([50, 70, 5, 0], [10, 8, 1, 2], (48, 4)) + 4 * code[:, None]
+    ).round(1)
     data = {
         "features": ["age", "pulse", "chol", "thal"],
         "rows": X.tolist(),
@@ -94,7 +102,9 @@ def test_answers_are_those_of_the_plain_way(tmp_path, monkeypatch):
     with serving(settings_for(tmp_path)) as client:
         for name, classes in zip(NAMES, (["healthy", "ill"], [0, 1, 7]), strict=True):
             trained(client, order(name, classes))
-        client.headers.update({"X-Request-ID": "mine", "Content-Type": "application/json"})
+        client.headers.update(
+            {"X-Request-ID": "mine", "Content-Type": "application/json"}
+        )
         for body in bodies(random.Random(18), ROUNDS):
             answers = []
             for way in (counted, lambda *_: None):
@@ -145,7 +155,8 @@ def test_numbers_are_those_of_float():
         rb'{"k":{"instances":[[1,2]]}}',
         rb'{"k":{"instances":[[1,2]]},"instances":[]}',
         rb'[{"instances":[[1,2]]}]',
-        b'{"instances":[[1,2]],"k":%b%b}' % (b"[" * 500, b"]" * 500),  # deeper than can be written
+        b'{"instances":[[1,2]],"k":%b%b}'
+        % (b"[" * 500, b"]" * 500),  # deeper than can be written
         rb'{"instances":[[1,2]],"model":"\u0061"}',
         b'\xef\xbb\xbf{"instances":[[1,2]]}',  # a mark of byte order, which short bodies may not have either
     ],

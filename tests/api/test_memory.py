@@ -47,7 +47,9 @@ def application(memory: Memory) -> FastAPI:
     app.router.routes.append(StrictRoute("/parsed", parsed, methods=["POST"]))
     app.router.routes.append(DirectRoute("/streamed", streamed))
     app.router.routes.append(DirectRoute("/working", working))
-    gate = Gate(None, BodyLimits(2**30, 2**30), memory, RequestMetrics(CollectorRegistry()))
+    gate = Gate(
+        None, BodyLimits(2**30, 2**30), memory, RequestMetrics(CollectorRegistry())
+    )
     app.add_middleware(gate.around)
     app.state.gate = Admitting(ANYBODY)
     return app
@@ -85,13 +87,20 @@ def test_a_body_that_does_not_fit_now_is_read_no_further(path):
 @pytest.mark.parametrize("headers", [{"Content-Length": str(100 * MB)}, {}])
 def test_a_body_that_can_never_fit_is_too_large(headers):
     memory, read = Memory(64 * MB), []
-    answer = asyncio.run(asked(application(memory), "/direct", parts(100, read), headers))
+    answer = asyncio.run(
+        asked(application(memory), "/direct", parts(100, read), headers)
+    )
 
     assert (answer.status_code, len(read), memory.used) == (413, 33, 0)
 
 
 def test_a_body_that_is_written_to_disk_is_not_charged():
-    assert asyncio.run(asked(application(Memory(MB)), "/streamed", parts(8, []))).status_code == 200
+    assert (
+        asyncio.run(
+            asked(application(Memory(MB)), "/streamed", parts(8, []))
+        ).status_code
+        == 200
+    )
 
 
 def test_what_a_request_stands_for_is_held_until_it_is_answered():
@@ -114,7 +123,11 @@ def test_what_a_request_stands_for_is_held_until_it_is_answered():
         task = asyncio.create_task(status(40 * MB, unread))
         await sent.wait()
         assert memory.used == 40 * MB
-        assert [await status(work) for work in (40 * MB, 65 * MB, 1000)] == [503, 413, 200]
+        assert [await status(work) for work in (40 * MB, 65 * MB, 1000)] == [
+            503,
+            413,
+            200,
+        ]
         drained.set()
         assert [await task, await status(40 * MB)] == [200, 200]
         assert memory.used == 0

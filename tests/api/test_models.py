@@ -32,12 +32,17 @@ def test_models_are_listed_in_pages(stores, ask):
     stores.registry.set_alias("a", "champion", 1, "ann")
 
     first = ask("GET", "/models", params={"page_size": 2}).json()
-    second = ask("GET", "/models", params={"page_token": first["next_page_token"]}).json()
+    second = ask(
+        "GET", "/models", params={"page_token": first["next_page_token"]}
+    ).json()
     assert first["models"] == [
         {"name": "a", "latest": 2, "versions": [2, 1], "aliases": {"champion": 1}},
         {"name": "b", "latest": 1, "versions": [1], "aliases": {}},
     ]
-    assert ([line["name"] for line in second["models"]], second["next_page_token"]) == (["c"], None)
+    assert ([line["name"] for line in second["models"]], second["next_page_token"]) == (
+        ["c"],
+        None,
+    )
 
 
 def test_a_model_shows_versions_aliases_and_who_moved_them(stores, ask):
@@ -62,9 +67,13 @@ def test_a_model_shows_versions_aliases_and_who_moved_them(stores, ask):
     now = datetime.now(UTC)
     for stamp in (newest["created_at"], *(move["at"] for move in moves)):
         assert (
-            now - timedelta(minutes=1) < datetime.fromisoformat(stamp) < now + timedelta(minutes=1)
+            now - timedelta(minutes=1)
+            < datetime.fromisoformat(stamp)
+            < now + timedelta(minutes=1)
         )
-    assert {(move["who"], move["from_version"], move["to_version"]) for move in moves} == {
+    assert {
+        (move["who"], move["from_version"], move["to_version"]) for move in moves
+    } == {
         ("anonymous", None, 2),
         ("anonymous", 2, 1),
     }
@@ -79,13 +88,18 @@ def test_the_artifact_downloads_with_its_digest(stores, ask):
     response = ask("GET", "/models/triage/versions/1/artifact")
 
     assert response.headers["content-type"] == "application/octet-stream"
-    assert response.headers["content-disposition"] == 'attachment; filename="triage-1.joblib"'
+    assert (
+        response.headers["content-disposition"]
+        == 'attachment; filename="triage-1.joblib"'
+    )
     assert response.headers["content-length"] == str(len(response.content))
     assert response.headers["etag"] == f'"{card.sha256["model.joblib"]}"'
     assert hashlib.sha256(response.content).hexdigest() == card.sha256["model.joblib"]
     X = np.array([[1.0, 0.0]])
     estimator = joblib.load(io.BytesIO(response.content))
-    np.testing.assert_array_equal(estimator.predict_proba(X), make_estimator().predict_proba(X))
+    np.testing.assert_array_equal(
+        estimator.predict_proba(X), make_estimator().predict_proba(X)
+    )
 
 
 def test_deleting_obeys_the_aliases(stores, ask):
@@ -94,7 +108,10 @@ def test_deleting_obeys_the_aliases(stores, ask):
     ask("PUT", "/models/triage/aliases/champion", json={"version": 1})
 
     refused = ask("DELETE", "/models/triage/versions/1")
-    assert (refused.status_code, "triage@champion" in refused.json()["detail"]) == (409, True)
+    assert (refused.status_code, "triage@champion" in refused.json()["detail"]) == (
+        409,
+        True,
+    )
     for path in ("/versions/2", "/aliases/champion", "/versions/1"):
         assert ask("DELETE", f"/models/triage{path}").status_code == 204
     empty = {"name": "triage", "latest": None, "versions": []}

@@ -19,8 +19,16 @@ BODIES: dict[str, dict[str, Any]] = {
     for operation in operations()
     if operation.takes_json
 }
-TRAINING = {"model": "ward", "learner": {"kind": "logistic"}, "data": {"dataset": "ds_x"}}
-COMPARISON = {"dataset": "ds_x", "learners": [{"kind": "logistic"}], "benefits": BENEFITS}
+TRAINING = {
+    "model": "ward",
+    "learner": {"kind": "logistic"},
+    "data": {"dataset": "ds_x"},
+}
+COMPARISON = {
+    "dataset": "ds_x",
+    "learners": [{"kind": "logistic"}],
+    "benefits": BENEFITS,
+}
 
 
 @pytest.fixture(scope="module")
@@ -31,12 +39,19 @@ def client(service: httpx.Client, ward: str) -> httpx.Client:
     ):
         trained(
             service,
-            {"model": model, "learner": {"kind": learner}, "data": two_class_rows(60), **more},
+            {
+                "model": model,
+                "learner": {"kind": learner},
+                "data": two_class_rows(60),
+                **more,
+            },
         )
     return service
 
 
-def ask(client: httpx.Client, route: str, content: bytes, **options: Any) -> httpx.Response:
+def ask(
+    client: httpx.Client, route: str, content: bytes, **options: Any
+) -> httpx.Response:
     method, path = route.split(" ")
     return client.request(
         method, path, content=content, headers=options.pop("headers", JSON), **options
@@ -76,7 +91,9 @@ def test_the_media_type_of_a_body(client, route, kind, status):
     broken = (
         b"{" if status == 200 else json.dumps(BODIES[route]).encode()
     )  # accepted, as far as the body is looked at
-    response = ask(client, route, broken, headers={} if kind is None else {"Content-Type": kind})
+    response = ask(
+        client, route, broken, headers={} if kind is None else {"Content-Type": kind}
+    )
 
     assert response.status_code == {200: 422}.get(status, status)
     assert response.headers["content-type"] == "application/problem+json"
@@ -109,10 +126,14 @@ def test_a_query_parameter_that_is_given_twice(client):
         assert f"/{name}" in places(response), (operation, name)
 
 
-@pytest.mark.parametrize("kind", ["image/png", "application/json", "", None, "x" * 5_000])
+@pytest.mark.parametrize(
+    "kind", ["image/png", "application/json", "", None, "x" * 5_000]
+)
 def test_the_media_type_of_an_upload(client, kind):
     headers = {} if kind is None else {"Content-Type": kind}
-    response = client.post("/datasets", params={"label": "b"}, content=b"a,b\n", headers=headers)
+    response = client.post(
+        "/datasets", params={"label": "b"}, content=b"a,b\n", headers=headers
+    )
 
     assert response.status_code == 415
     assert "errors" not in response.json()
@@ -120,7 +141,12 @@ def test_the_media_type_of_an_upload(client, kind):
 
 
 ASKED = {"model": "ward", "instances": [ROW], "benefits": BENEFITS}
-RETRIEVED = {"model": "ward", "instances": [], "setting": "binary", "loss": {"name": "am"}}
+RETRIEVED = {
+    "model": "ward",
+    "instances": [],
+    "setting": "binary",
+    "loss": {"name": "am"},
+}
 NO_ROWS = {
     "model": "x",
     "learner": {"kind": "logistic"},
@@ -144,12 +170,24 @@ STATUSES = [  # method, path, body, status, the place that the body has for it
     ),  # an answer with an entry for each row has none
     ("POST", "/acquire", {"model": "wood", "instances": []}, 200, None),
     ("POST", "/retrieve", RETRIEVED, 200, None),
-    ("POST", "/acquire/simulate", {"model": "wood", "rows": [], "labels": []}, 422, "/labels"),
+    (
+        "POST",
+        "/acquire/simulate",
+        {"model": "wood", "rows": [], "labels": []},
+        422,
+        "/labels",
+    ),
     ("POST", "/train", NO_ROWS, 422, "/data/rows"),
     ("POST", "/predict", ASKED | {"model": "none"}, 404, "/model"),
     ("POST", "/retrieve", RETRIEVED | {"model": "none"}, 404, "/model"),
     ("POST", "/acquire", {"model": "none", "known": {}}, 404, "/model"),
-    ("POST", "/acquire/simulate", {"model": "wood", "dataset": "ds_x"}, 404, "/dataset"),
+    (
+        "POST",
+        "/acquire/simulate",
+        {"model": "wood", "dataset": "ds_x"},
+        404,
+        "/dataset",
+    ),
     ("POST", "/train", TRAINING, 404, "/data/dataset"),
     ("POST", "/compare", COMPARISON, 404, "/dataset"),
     ("POST", "/datasets/from-outcomes", {"model": "none"}, 404, "/model"),
@@ -172,17 +210,26 @@ def test_what_is_not_there_or_empty_has_its_status_and_place(
     response = client.request(method, path, json=body)
 
     assert response.status_code == status, response.text
-    assert [flaw["loc"] for flaw in response.json().get("errors", [])] == ([place] if place else [])
+    assert [flaw["loc"] for flaw in response.json().get("errors", [])] == (
+        [place] if place else []
+    )
 
 
 @pytest.mark.parametrize(
     ("path", "body"),
     [
-        ("/train", TRAINING | {"data": {"features": [1] * 100_000, "rows": [], "labels": []}}),
+        (
+            "/train",
+            TRAINING | {"data": {"features": [1] * 100_000, "rows": [], "labels": []}},
+        ),
         ("/models/ward/benefit", {"benefits": [["x"] * 40_000] * 2}),
         (
             "/predict",
-            {"model": "ward", "instances": [["x", "y", "mild"]] * 100_000, "benefits": BENEFITS},
+            {
+                "model": "ward",
+                "instances": [["x", "y", "mild"]] * 100_000,
+                "benefits": BENEFITS,
+            },
         ),
     ],
     ids=["names", "benefits", "cells"],
@@ -195,7 +242,12 @@ def test_many_mistakes_get_a_short_answer(client, path, body):
     assert 1 <= len(response.json()["errors"]) <= 20
 
 
-ROUNDED = [[1.0000000000000002, 0.0], [1.0, -1e-17], [1.0 + 1e-9, -1e-9], [1.0000001, 0.0]]
+ROUNDED = [
+    [1.0000000000000002, 0.0],
+    [1.0, -1e-17],
+    [1.0 + 1e-9, -1e-9],
+    [1.0000001, 0.0],
+]
 PLAIN = [[1.0, 0.0]] * len(ROUNDED)
 GIVEN = {"classes": ["fine", "fraud"], "benefits": BENEFITS}
 LABELS = {"labels": ["fine", "fraud", "fine", "fine"]}
@@ -203,12 +255,15 @@ RETRIEVAL = {"setting": "multiclass", "loss": {"name": "f_beta"}, "marginals": T
 
 
 @pytest.mark.parametrize(
-    ("path", "body"), [("/predict", GIVEN), ("/benefit", GIVEN | LABELS), ("/retrieve", RETRIEVAL)]
+    ("path", "body"),
+    [("/predict", GIVEN), ("/benefit", GIVEN | LABELS), ("/retrieve", RETRIEVAL)],
 )
 def test_rounding_of_probabilities_is_no_error(client, path, body):
     found = client.post(path, json=body | {"probabilities": ROUNDED})
     assert found.status_code == 200, found.text
-    assert found.json() == client.post(path, json=body | {"probabilities": PLAIN}).json()
+    assert (
+        found.json() == client.post(path, json=body | {"probabilities": PLAIN}).json()
+    )
     wrong = [[1.0, 0.0], [1.00001, -0.00001], [0.5, 0.5], [0.5, 0.5]]
     refused = client.post(path, json=body | {"probabilities": wrong})
     assert refused.status_code == 422
@@ -227,17 +282,22 @@ def test_a_calibration_takes_the_same_probabilities_to_learn_from_and_to_decide(
     assert job.json()["status"] == "succeeded", job.text
     asked = {"model": "rounded", "benefits": BENEFITS}
     found, plain = (
-        client.post("/predict", json=asked | {"instances": rows}) for rows in (ROUNDED, PLAIN)
+        client.post("/predict", json=asked | {"instances": rows})
+        for rows in (ROUNDED, PLAIN)
     )
     assert found.status_code == 200, found.text
     assert found.json()["decisions"] == plain.json()["decisions"]
     priors = {"fine": 1.0000000000000002, "fraud": -1e-17}
-    corrected = client.post("/predict", json=asked | {"instances": PLAIN, "priors": priors})
+    corrected = client.post(
+        "/predict", json=asked | {"instances": PLAIN, "priors": priors}
+    )
     assert corrected.status_code == 200, corrected.text
 
 
 def test_encodings_are_not_guessed(client):
-    response = client.post("/predict", content=b"x", headers={**JSON, "Content-Encoding": "gzip"})
+    response = client.post(
+        "/predict", content=b"x", headers={**JSON, "Content-Encoding": "gzip"}
+    )
 
     assert response.status_code == 415
     assert response.headers["content-type"] == "application/problem+json"

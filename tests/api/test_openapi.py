@@ -22,7 +22,9 @@ REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "requests.md"
 @pytest.fixture(scope="module")
 def fresh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     """A service in which nothing was done yet."""
-    with serving(settings_for(tmp_path_factory.mktemp("fresh"), job_seconds=60)) as client:
+    with serving(
+        settings_for(tmp_path_factory.mktemp("fresh"), job_seconds=60)
+    ) as client:
         yield client
 
 
@@ -45,17 +47,23 @@ def try_out(
     for parameter in operation.get("parameters", []):
         value = example_of(parameter)
         if parameter["in"] == "path":
-            assert value is not None, f"{method} {path}: no example for {parameter['name']}"
+            assert value is not None, (
+                f"{method} {path}: no example for {parameter['name']}"
+            )
             path = path.replace("{" + parameter["name"] + "}", str(value))
         elif value is not None:
-            (query if parameter["in"] == "query" else headers)[parameter["name"]] = value
+            (query if parameter["in"] == "query" else headers)[parameter["name"]] = (
+                value
+            )
     content = None
     if "requestBody" in operation:
         kind, described = next(iter(operation["requestBody"]["content"].items()))
         headers["Content-Type"] = kind
         example = example_of(described) if body is None else body
         content = example if isinstance(example, str) else json.dumps(example)
-    response = client.request(method, path, params=query, headers=headers, content=content)
+    response = client.request(
+        method, path, params=query, headers=headers, content=content
+    )
     if (
         response.status_code == 202 and method == "post"
     ):  # a busy machine needs longer than the examples wait
@@ -77,14 +85,18 @@ def test_of_alternatives_at_most_one_is_a_list(fresh):
     document = fresh.get("/openapi.json").json()
     unions = [*alternatives(document["components"]), *alternatives(document["paths"])]
 
-    lists = [[part for part in union if part.get("type") == "array"] for union in unions]
+    lists = [
+        [part for part in union if part.get("type") == "array"] for union in unions
+    ]
     assert [found for found in lists if len(found) > 1] == []
 
 
 def test_every_field_of_a_json_body_is_in_the_reference():
     """In code: a field that is only in this document is found by nobody who reads the pages."""
     code = " ".join(
-        re.findall(r"`[^`\n]+`|^```.*?^```", REFERENCE.read_text(), re.MULTILINE | re.DOTALL)
+        re.findall(
+            r"`[^`\n]+`|^```.*?^```", REFERENCE.read_text(), re.MULTILINE | re.DOTALL
+        )
     )
     listed = [operation for operation in all_operations() if operation.takes_json]
     missing = {one.path: one.fields - set(re.findall(r"\w+", code)) for one in listed}
@@ -109,7 +121,9 @@ def sent(client: httpx.Client, *, deleting: bool) -> list[tuple[str, str, int, s
             else [None]
         )
         for example in examples:
-            answer = try_out(client, path, method, operation, example and example["value"])
+            answer = try_out(
+                client, path, method, operation, example and example["value"]
+            )
             found.append((method, path, answer.status_code, answer.text[:200]))
     return found
 
@@ -127,7 +141,9 @@ def test_the_document_is_valid_openapi(fresh):
     document = fresh.get("/openapi.json").json()
 
     assert document["openapi"].startswith("3.1.")
-    assert [str(error) for error in OpenAPIV31SpecValidator(document).iter_errors()] == []
+    assert [
+        str(error) for error in OpenAPIV31SpecValidator(document).iter_errors()
+    ] == []
     assert "itemSchema" not in json.dumps(document)
 
 
@@ -136,7 +152,13 @@ def test_fuzzing_finds_no_broken_promise(fresh, tmp_path):
     """No 5xx, no undocumented status, and answers that match their schemas, whatever is sent."""
     checks = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
     command = [
-        *(sys.executable, "-m", "schemathesis.cli", "run", f"{fresh.base_url}/openapi.json"),
+        *(
+            sys.executable,
+            "-m",
+            "schemathesis.cli",
+            "run",
+            f"{fresh.base_url}/openapi.json",
+        ),
         *("--checks", checks, "--max-examples", str(repeated(8)), "--seed", "1"),
         *("--phases", "examples,coverage,fuzzing"),
         *("--exclude-path-regex", "/events$", "--request-timeout", "30", "--no-color"),

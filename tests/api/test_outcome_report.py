@@ -26,11 +26,16 @@ def client(tmp_path_factory):
     data = two_class_rows()
     with serving(settings_for(folder)) as client:
         for model, more in (("ward", {"holdout": 0.6, "refit": False}), ("loans", {})):
-            trained(client, {"model": model, "learner": {"kind": "logistic"}, "data": data, **more})
+            trained(
+                client,
+                {"model": model, "learner": {"kind": "logistic"}, "data": data, **more},
+            )
         client.data, client.folder = data, folder
         with database_of(client) as database:
             for day in range(DAY, DAY + 4):
-                decided(database, 200, terms=LOANS, at=day * 86_400.0 + 5, client="bank")
+                decided(
+                    database, 200, terms=LOANS, at=day * 86_400.0 + 5, client="bank"
+                )
         yield client
 
 
@@ -41,7 +46,11 @@ def get(client, path="loans", status=200, headers=None, **query):
 
 
 def test_sums_are_those_of_the_clients_ledger(client):
-    rows, labels, actions = client.data["rows"], client.data["labels"], ["wait", "treat"]
+    rows, labels, actions = (
+        client.data["rows"],
+        client.data["labels"],
+        ["wait", "treat"],
+    )
     question = {
         "model": "ward",
         "instances": rows,
@@ -67,31 +76,40 @@ def test_sums_are_those_of_the_clients_ledger(client):
         )
         outcomes.append({"id": id_, "truth": truth} | told)
         received += benefit
-    assert client.post("/outcomes", json={"outcomes": outcomes}).json()["accepted"] == len(outcomes)
+    assert client.post("/outcomes", json={"outcomes": outcomes}).json()[
+        "accepted"
+    ] == len(outcomes)
 
     report = get(client, "ward").json()
 
     assert (report["decisions"], report["known"]) == (len(rows), len(outcomes))
     assert report["realised"]["total"] == pytest.approx(received)
     assert report["model"] == {"name": "ward", "version": None}
-    assert [line["classes"][0]["class"] for line in report["priors"]["versions"]] == ["healthy"]
+    assert [line["classes"][0]["class"] for line in report["priors"]["versions"]] == [
+        "healthy"
+    ]
     assert (
         get(client, "ward:1", headers={"Accept": "image/svg+xml"}).json()["realised"]
         == report["realised"]
     )
-    assert get(client, "ward", by="day").json()["groups"][0]["realised"] == report["realised"]
+    assert (
+        get(client, "ward", by="day").json()["groups"][0]["realised"]
+        == report["realised"]
+    )
 
 
 def test_a_period_leaves_out_what_was_decided_before_and_after(client):
     day = "2024-10-05T00:00:00Z"  # the second of the four days
     assert get(client, since=day).json()["decisions"] == 600
     assert get(client, until=day).json()["decisions"] == 200
-    assert get(client, since="2024-10-05", until="2024-10-06").json()["decisions"] == 200
+    assert (
+        get(client, since="2024-10-05", until="2024-10-06").json()["decisions"] == 200
+    )
     report = get(client, since=str(DAY * 86_400 + 86_400)).json()
     assert report["since"].startswith("2024-10-05")
-    assert [group["group"] for group in get(client, by="day", until=day).json()["groups"]] == [
-        "2024-10-04"
-    ]
+    assert [
+        group["group"] for group in get(client, by="day", until=day).json()["groups"]
+    ] == ["2024-10-04"]
     assert get(client, since="2030-01-01").json()["decisions"] == 0
 
 
@@ -104,7 +122,9 @@ def test_what_cannot_be_reported_is_refused(client):
         ("Not_A_Name!", 422),
     ):
         get(client, reference, status=status)
-    assert get(client, since="0001-01-01", until="9999-12-31").json()["decisions"] == 800
+    assert (
+        get(client, since="0001-01-01", until="9999-12-31").json()["decisions"] == 800
+    )
 
 
 def test_an_empty_report_names_the_versions_that_have_decisions_and_how_to_ask(client):
@@ -119,5 +139,7 @@ def test_an_empty_report_names_the_versions_that_have_decisions_and_how_to_ask(c
         report = get(client, reference, **period).json()
         (warning,) = report["warnings"]
         assert report["decisions"] == 0
-        assert warning.startswith(f"no decision of {reference} is recorded in this period: {words}")
+        assert warning.startswith(
+            f"no decision of {reference} is recorded in this period: {words}"
+        )
     assert "POST /outcomes" in get(client).json()["warnings"][0]

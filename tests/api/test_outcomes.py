@@ -28,7 +28,13 @@ BANK = Caller("bank")
 MADE = 1_767_225_600.0
 GRADES = Terms("predict", "grades", 3, "most_probable", (1, 2, 3), (1, 2, 3))
 ODD = Terms(
-    "predict", "odd", 1, "expected_benefit", ("NA", "b"), ("None", "wait"), ((0.0, 1.0), (1.0, 0.0))
+    "predict",
+    "odd",
+    1,
+    "expected_benefit",
+    ("NA", "b"),
+    ("None", "wait"),
+    ((0.0, 1.0), (1.0, 0.0)),
 )
 
 
@@ -39,7 +45,9 @@ def database(wired):
 
 
 def post(app, outcomes, caller=BANK, **more):
-    return ask(called_by(app, caller), "POST", "/outcomes", json={"outcomes": outcomes} | more)
+    return ask(
+        called_by(app, caller), "POST", "/outcomes", json={"outcomes": outcomes} | more
+    )
 
 
 def sent_table(app, kind, content, **query):
@@ -101,14 +109,24 @@ def test_a_conflict_is_answered_and_a_correction_is_audited(app, wired):
 
     refused = post(app, [other]).json()
     assert refused["conflicts"] == [
-        {"id": ids[0], "stored": {"truth": "bad"}, "sent": {"truth": "good", "action": "refuse"}}
+        {
+            "id": ids[0],
+            "stored": {"truth": "bad"},
+            "sent": {"truth": "good", "action": "refuse"},
+        }
     ]
     assert wired.stores.audit.page(1, None)[0] == []
 
-    corrected = post(app, [{"id": id_, "truth": "good"} for id_ in ids], correct=True).json()
+    corrected = post(
+        app, [{"id": id_, "truth": "good"} for id_ in ids], correct=True
+    ).json()
     assert (corrected["accepted"], corrected["conflicts"]) == (30, [])
     (entry,) = wired.stores.audit.page(5, None)[0]
-    assert (entry.who, entry.action, entry.subject) == ("bank", "outcomes.correct", "loan")
+    assert (entry.who, entry.action, entry.subject) == (
+        "bank",
+        "outcomes.correct",
+        "loan",
+    )
     assert entry.details["count"] == 30
     assert set(entry.details["id_digests"]) < set(map(id_digest, ids))
     post(app, [{"id": ids[0], "truth": "good"}], correct=True)
@@ -120,7 +138,9 @@ def test_models_of_other_keys_are_unknown(app, database):
     outcomes = [{"id": loan, "truth": "bad"}, {"id": grade, "truth": 2}]
 
     answer = post(
-        app, outcomes, Caller("school", scopes=frozenset({Scope.PREDICT}), models=("grade*",))
+        app,
+        outcomes,
+        Caller("school", scopes=frozenset({Scope.PREDICT}), models=("grade*",)),
     )
 
     assert answer.json() == {
@@ -158,7 +178,9 @@ def test_what_does_not_fit_is_refused_at_its_place_and_nothing_is_stored(
 ):
     (id_,) = decided(database, 1)
 
-    answer = post(app, [{"id": "first", "truth": "bad"}, {"id": id_, "truth": "bad"} | changes])
+    answer = post(
+        app, [{"id": "first", "truth": "bad"}, {"id": id_, "truth": "bad"} | changes]
+    )
 
     assert answer.status_code == 422, answer.text
     assert answer.json()["errors"] == [error]
@@ -171,7 +193,11 @@ FRAME = {
     "benefit": [1.5, None, -2.0],
     "at": ["2026-03-01T12:00:00Z", None, "1772366500"],
 }
-EXPECTED = [(0, 1, 1.5, 1772366400.0), (1, None, None, None), (1, 0, -2.0, 1772366500.0)]
+EXPECTED = [
+    (0, 1, 1.5, 1772366400.0),
+    (1, None, None, None),
+    (1, 0, -2.0, 1772366500.0),
+]
 
 
 def sent_as(app, kind, table, **query):
@@ -202,10 +228,19 @@ def test_columns_of_other_types(app, database):
     """As pandas has them: integers beside missing values are floats, times are timestamps."""
     decided(database, 2, ids=["1", "2"], terms=GRADES, at=MADE)
     times = pa.array([1772366400 * 1000, None], pa.timestamp("ms", "Europe/Berlin"))
-    table = {"id": [1, 2], "truth": [3, 1], "action": [2.0, None], "at": times, "benefit": [1, 2]}
+    table = {
+        "id": [1, 2],
+        "truth": [3, 1],
+        "action": [2.0, None],
+        "at": times,
+        "benefit": [1, 2],
+    }
 
     assert [sent_as(app, kind, table).status_code for kind in WRITERS] == [200] * 3
-    assert kept(database, "1", "2") == {"1": (2, 1, 1.0, 1772366400.0), "2": (0, None, 2.0, None)}
+    assert kept(database, "1", "2") == {
+        "1": (2, 1, 1.0, 1772366400.0),
+        "2": (0, None, 2.0, None),
+    }
 
 
 def test_integers_and_words_for_missing_values_are_ids_and_classes(app, database):
@@ -213,10 +248,24 @@ def test_integers_and_words_for_missing_values_are_ids_and_classes(app, database
     decided(database, 2, ids=["NA", "null"], terms=ODD)
 
     assert post(app, [{"id": 4711, "truth": 3, "action": 1}]).json()["accepted"] == 1
-    assert post(app, [{"id": "4711", "truth": "3", "action": "1"}]).json()["unchanged"] == 1
-    assert post(app, [{"id": "4711", "truth": " 3", "action": "1 "}]).json()["unchanged"] == 1
-    assert sent_table(app, CSV, "id,truth,action\nNA,NA,None\nnull,b,NA\n").json()["accepted"] == 2
-    assert kept(database, "NA", "null") == {"NA": (0, 0, None, None), "null": (1, None, None, None)}
+    assert (
+        post(app, [{"id": "4711", "truth": "3", "action": "1"}]).json()["unchanged"]
+        == 1
+    )
+    assert (
+        post(app, [{"id": "4711", "truth": " 3", "action": "1 "}]).json()["unchanged"]
+        == 1
+    )
+    assert (
+        sent_table(app, CSV, "id,truth,action\nNA,NA,None\nnull,b,NA\n").json()[
+            "accepted"
+        ]
+        == 2
+    )
+    assert kept(database, "NA", "null") == {
+        "NA": (0, 0, None, None),
+        "null": (1, None, None, None),
+    }
 
 
 KNOWN = {"id": ["a"], "truth": ["bad"]}
@@ -241,7 +290,9 @@ FLAWS = [  # CSV, in which `x` is a decision, or the columns of an Arrow stream
 @pytest.mark.parametrize(("table", "error"), FLAWS)
 def test_flaws_of_tables_have_their_place(app, database, table, error):
     if isinstance(table, str):
-        answer = sent_table(app, CSV, table.replace("\nx", f"\n{decided(database, 1)[0]}"))
+        answer = sent_table(
+            app, CSV, table.replace("\nx", f"\n{decided(database, 1)[0]}")
+        )
     else:
         answer = sent_as(app, ARROW, table)
     assert answer.status_code == 422
@@ -252,15 +303,25 @@ def test_flaws_of_tables_have_their_place(app, database, table, error):
 def test_open_cases_are_counted_and_the_others_of_the_request_stored(app, database):
     """Their actions and benefits wait for the truth, too; NA is open where no class is called so."""
     ids, odd = decided(database, 4), decided(database, 1, terms=ODD)[0]
-    known = {"truth": ["bad", None, None, "good"], "action": ["grant", "refuse", None, None]}
+    known = {
+        "truth": ["bad", None, None, "good"],
+        "action": ["grant", "refuse", None, None],
+    }
     for kind in WRITERS:
         answer = sent_as(app, kind, {"id": ids} | known).json()
-        assert (answer["accepted"] + answer["unchanged"], answer["open"], answer["unknown"]) == (
+        assert (
+            answer["accepted"] + answer["unchanged"],
+            answer["open"],
+            answer["unknown"],
+        ) == (
             2,
             2,
             [],
         )
-    rows = [{"id": id_, "truth": truth} for id_, truth in zip(ids, known["truth"], strict=True)]
+    rows = [
+        {"id": id_, "truth": truth}
+        for id_, truth in zip(ids, known["truth"], strict=True)
+    ]
     assert post(app, rows).json() == {
         "accepted": 0,
         "unchanged": 2,
@@ -293,7 +354,13 @@ def test_a_case_may_be_open_and_known_in_one_file(app, database, missing, first)
 
     answer = sent_table(app, "text/csv", table).json()
 
-    assert answer == {"accepted": 2, "unchanged": 0, "open": 1, "unknown": ["x"], "conflicts": []}
+    assert answer == {
+        "accepted": 2,
+        "unchanged": 0,
+        "open": 1,
+        "unknown": ["x"],
+        "conflicts": [],
+    }
     assert sent_table(app, "text/csv", table + f"\n{a},good,\n").json()["errors"] == [
         says("/id/7", "comes twice")
     ]
@@ -314,7 +381,9 @@ def test_a_case_may_be_open_and_known_in_one_file(app, database, missing, first)
         (lambda: MADE * 1_000, "future"),  # milliseconds
     ],
 )
-def test_a_truth_is_known_after_the_decision_and_not_in_the_future(app, database, at, error):
+def test_a_truth_is_known_after_the_decision_and_not_in_the_future(
+    app, database, at, error
+):
     at = at()
     (id_,) = decided(database, 1, at=MADE)
     answer = post(app, [{"id": id_, "truth": "bad", "at": at}])
@@ -355,7 +424,9 @@ def test_a_decision_is_erased_and_audited_without_its_id(app, wired, id_):
 
 
 def test_what_is_no_id_is_not_found(app):
-    assert {erased(app, id_).status_code for id_ in ("nobody", "x" * 200, "%00", "a%01")} <= {
+    assert {
+        erased(app, id_).status_code for id_ in ("nobody", "x" * 200, "%00", "a%01")
+    } <= {
         404,
         422,
     }
@@ -432,7 +503,9 @@ def test_ids_of_many_days_open_few_files(app, wired, monkeypatch):
         ]
         connection.execute(SEALED_FILES.insert().values(is_current=True), files)
     opened, long = [], []
-    monkeypatch.setattr(SealedFiles, "find", lambda _, file, *__: opened.append(file.model) or [])
+    monkeypatch.setattr(
+        SealedFiles, "find", lambda _, file, *__: opened.append(file.model) or []
+    )
     monkeypatch.setattr(Limiter, "run", note(Limiter.run, long))
     school = Caller("school", models=("grade*",))
 

@@ -26,7 +26,9 @@ ROTATED = Caller("bank-b", "payoff_000000b2", WORK, ("b-*",))
 ALL_MODELS = Caller("bank-c", "payoff_0000000c", WORK)
 OPERATOR = Caller("ops", "payoff_0000000d", frozenset({Scope.ADMIN}))
 ADMIN_KEY = Caller("admin")
-OTHERS = pytest.mark.parametrize("other", [A, ALL_MODELS], ids=lambda caller: caller.name)
+OTHERS = pytest.mark.parametrize(
+    "other", [A, ALL_MODELS], ids=lambda caller: caller.name
+)
 
 BENEFITS = [[0, -1], [-10, 5]]
 LOGISTIC = {"kind": "logistic"}
@@ -56,7 +58,9 @@ class Asking:
         content = csv_of(two_class_rows(60, seed))
         params = {"label": "label"} | ({"name": name} if name else {})
         headers = {"Content-Type": "text/csv"}
-        answer = self("POST", "/datasets", params=params, content=content, headers=headers)
+        answer = self(
+            "POST", "/datasets", params=params, content=content, headers=headers
+        )
         assert answer.status_code == 201, answer.text
         document: dict[str, Any] = answer.json()
         return document
@@ -66,7 +70,11 @@ class Asking:
         return [each["id"] for each in answer.json()["datasets"]]
 
     def train(self, dataset: str, **headers: str) -> httpx.Response:
-        order = {"model": self.own("model"), "learner": LOGISTIC, "data": {"dataset": dataset}}
+        order = {
+            "model": self.own("model"),
+            "learner": LOGISTIC,
+            "data": {"dataset": dataset},
+        }
         return self("POST", "/train", json=order, headers=headers)
 
     def own(self, name: str) -> str:
@@ -103,7 +111,9 @@ def uses(asking: Asking, reference: str) -> dict[str, httpx.Response]:
     for answer in answers.values():
         if answer.status_code == 202:
             asking("DELETE", answer.headers["location"]).raise_for_status()
-    return answers | {"DELETE /datasets/{dataset_id}": asking("DELETE", f"/datasets/{reference}")}
+    return answers | {
+        "DELETE /datasets/{dataset_id}": asking("DELETE", f"/datasets/{reference}")
+    }
 
 
 def test_every_request_that_takes_a_data_set_is_asked_here(app: FastAPI) -> None:
@@ -143,7 +153,9 @@ def test_another_clients_data_set_is_not_there(app: FastAPI) -> None:
 
 
 @OTHERS
-def test_a_name_cannot_be_redirected_or_looked_through(app: FastAPI, other: Caller) -> None:
+def test_a_name_cannot_be_redirected_or_looked_through(
+    app: FastAPI, other: Caller
+) -> None:
     """The same name of two clients refers to two data sets, whoever uploads or deletes last."""
     owner, stranger = Asking(app, B), Asking(app, other)
     name = f"sales {other.name}"
@@ -160,7 +172,9 @@ def test_a_name_cannot_be_redirected_or_looked_through(app: FastAPI, other: Call
         assert answers["POST /acquire/simulate"].status_code == 200, answers[
             "POST /acquire/simulate"
         ].text
-        assert answers["DELETE /datasets/{dataset_id}"].status_code == 404, "deleting needs the id"
+        assert answers["DELETE /datasets/{dataset_id}"].status_code == 404, (
+            "deleting needs the id"
+        )
 
     assert stranger("DELETE", f"/datasets/{mine}").status_code == 204
     assert owner("GET", f"/datasets/{name}").json()["id"] == theirs
@@ -191,14 +205,25 @@ def test_rows_that_were_fitted_are_known_whoever_uploads_them(app: FastAPI) -> N
     asking = Asking(app, B)
     fitted, new = (asking.upload(seed, None)["id"] for seed in (0, 10))
     answers = [uses(asking, dataset) for dataset in (fitted, new)]
-    warnings = [answer["POST /acquire/simulate"].json()["warnings"] for answer in answers]
-    assert [any("were fitted" in warning for warning in each) for each in warnings] == [True, False]
+    warnings = [
+        answer["POST /acquire/simulate"].json()["warnings"] for answer in answers
+    ]
+    assert [any("were fitted" in warning for warning in each) for each in warnings] == [
+        True,
+        False,
+    ]
 
 
-@pytest.mark.parametrize("caller", [OPERATOR, ALL_MODELS], ids=lambda caller: caller.name)
-def test_a_key_without_patterns_sees_uses_and_deletes_all(app: FastAPI, caller: Caller) -> None:
+@pytest.mark.parametrize(
+    "caller", [OPERATOR, ALL_MODELS], ids=lambda caller: caller.name
+)
+def test_a_key_without_patterns_sees_uses_and_deletes_all(
+    app: FastAPI, caller: Caller
+) -> None:
     """By id; names are each client's own."""
-    theirs = [Asking(app, caller).upload(6, "audited")["id"] for caller in (A, B, ANYBODY)]
+    theirs = [
+        Asking(app, caller).upload(6, "audited")["id"] for caller in (A, B, ANYBODY)
+    ]
     operator = Asking(app, caller)
     assert {*theirs} <= {*operator.listed()}
     assert operator("GET", "/datasets/audited").status_code == 404
@@ -223,7 +248,10 @@ SCORES = {"scores": [1, 2, 3, 4] * 9, "labels": [0, 1, 0, 1] * 9, "classes": [0,
 
 @pytest.mark.parametrize(
     ("path", "order"),
-    [("/train", {"learner": LOGISTIC, "data": two_class_rows(40)}), ("/calibrate", SCORES)],
+    [
+        ("/train", {"learner": LOGISTIC, "data": two_class_rows(40)}),
+        ("/calibrate", SCORES),
+    ],
 )
 def test_tables_sent_with_an_order_are_the_clients(
     app: FastAPI, path: str, order: dict[str, Any]
@@ -254,9 +282,13 @@ def test_data_sets_of_outcomes_belong_to_who_makes_them(app: FastAPI) -> None:
     dataset = made.json()
 
     assert Asking(app, B)("GET", "/datasets/seen").json() == dataset
-    assert Asking(app, A)("POST", "/datasets/from-outcomes", json=order).status_code == 403
+    assert (
+        Asking(app, A)("POST", "/datasets/from-outcomes", json=order).status_code == 403
+    )
     for reference in ("seen", dataset["id"]):
         assert Asking(app, A)("GET", f"/datasets/{reference}").status_code == 404
-    everything = Asking(app, ALL_MODELS)("POST", "/datasets/from-outcomes", json=order).json()
+    everything = Asking(app, ALL_MODELS)(
+        "POST", "/datasets/from-outcomes", json=order
+    ).json()
     assert everything["id"] != dataset["id"]
     assert Asking(app, B)("GET", "/datasets/seen").json() == dataset

@@ -38,20 +38,33 @@ def test_a_moment_is_text_or_seconds(read, sent, seconds):
 
 
 @pytest.mark.parametrize(
-    "sent", ["yesterday", "", "2026-13-01", "0001-01-01T00:00:00+14:00", 253402300900, 1e300, "nan"]
+    "sent",
+    [
+        "yesterday",
+        "",
+        "2026-13-01",
+        "0001-01-01T00:00:00+14:00",
+        253402300900,
+        1e300,
+        "nan",
+    ],
 )
 def test_what_is_no_moment_is_refused_at_its_place(read, sent):
     for name in ("since", "until"):
         ((place, message),) = read(**{name: sent})
         assert place == f"/{name}"
         assert "ISO 8601" in message or "years 1 to 9999" in message
-    assert "%2B" in read(since="2026-03-01T12:00:00 02:00")[0][1]  # a plus that became a blank
+    assert (
+        "%2B" in read(since="2026-03-01T12:00:00 02:00")[0][1]
+    )  # a plus that became a blank
 
 
 @pytest.mark.parametrize(
     "period", [{"since": "2026-03-02", "until": "2026-03-01"}, {"since": 5, "until": 5}]
 )
-def test_a_period_that_ends_before_it_begins_is_refused_at_its_end(service, read, period):
+def test_a_period_that_ends_before_it_begins_is_refused_at_its_end(
+    service, read, period
+):
     flaw = ("/until", "until must be after since")
     assert read(**period) == [flaw]
     for path, body in (

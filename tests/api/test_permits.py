@@ -30,7 +30,13 @@ from tests.api.permissions import (
 )
 from tests.conftest import settings_for
 
-HOLDERS = (frozenset(), {Scope.PREDICT}, {Scope.TRAIN}, {Scope.PREDICT, Scope.TRAIN}, {Scope.ADMIN})
+HOLDERS = (
+    frozenset(),
+    {Scope.PREDICT},
+    {Scope.TRAIN},
+    {Scope.PREDICT, Scope.TRAIN},
+    {Scope.ADMIN},
+)
 WRONG = b"payoff_00000000." + b"a" * 43
 
 
@@ -61,7 +67,9 @@ class Doors:
         monkeypatch.setattr(APIRoute, "handle", reached)  # behind the gate's check
         monkeypatch.setattr(Mount, "handle", reached)
 
-    def knock(self, method: str, path: str, key: bytes | None, root: str = "") -> int | str:
+    def knock(
+        self, method: str, path: str, key: bytes | None, root: str = ""
+    ) -> int | str:
         """The template that is reached, or the status of the refusal; nobody who is refused has a body read."""
         headers = [] if key is None else [(b"x-api-key", key)]
         scope = {
@@ -86,7 +94,9 @@ class Doors:
             sent.append(message)
 
         self._loop.run_until_complete(self.app(scope, receive, send))
-        return sent[1]["body"].decode() if sent[0]["status"] == 299 else sent[0]["status"]
+        return (
+            sent[1]["body"].decode() if sent[0]["status"] == 299 else sent[0]["status"]
+        )
 
     def close(self) -> None:
         self._loop.close()
@@ -105,7 +115,10 @@ def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
 @pytest.mark.sampled
 def test_no_spelling_of_a_path_opens_more_than_its_route_declares(doors, template):
     """As it is, below a proxy's prefix, and in ways that a matcher may take for it, by each holder of a key."""
-    own, path = {method for method, path in NEEDED if path == template}, filled(template)
+    own, path = (
+        {method for method, path in NEEDED if path == template},
+        filled(template),
+    )
     middle, letters = (
         path.rfind("/"),
         "".join(letter if letter == "/" else f"%{ord(letter):02x}" for letter in path),
@@ -119,12 +132,22 @@ def test_no_spelling_of_a_path_opens_more_than_its_route_declares(doors, templat
         f"/docs/..{path}",
         f"%0A{path}",
     ]
-    spelt += [f"{path}{end}" for end in ("%0A", "%00", "/", ";x", "%20", "%2F", "?", "/..")]
-    spelt += [f"{path[:middle]}{gap}{path[middle:]}" for gap in ("/", "/.", "%0A", ";x")]
-    asked = [*((unquote(one), "") for one in spelt), (f"/api{path}", "/api"), (path, "/api")]
+    spelt += [
+        f"{path}{end}" for end in ("%0A", "%00", "/", ";x", "%20", "%2F", "?", "/..")
+    ]
+    spelt += [
+        f"{path[:middle]}{gap}{path[middle:]}" for gap in ("/", "/.", "%0A", ";x")
+    ]
+    asked = [
+        *((unquote(one), "") for one in spelt),
+        (f"/api{path}", "/api"),
+        (path, "/api"),
+    ]
     for (one, root), method in product(asked, sorted(own | {"HEAD", "OPTIONS"})):
         for scopes, key in doors.holders:
-            assert doors.knock(method, one, key, root) == expected(method, one, scopes, root), (
+            assert doors.knock(method, one, key, root) == expected(
+                method, one, scopes, root
+            ), (
                 method,
                 one,
                 scopes,
@@ -141,9 +164,13 @@ def test_the_document_lists_the_scopes_that_are_checked(doors):
         for path, methods in operations.items()
         for method, operation in methods.items()
     }
-    hidden = {("GET", path) for path in ("/", "/docs", "/openapi.json", "/access", *STATIC)}
+    hidden = {
+        ("GET", path) for path in ("/", "/docs", "/openapi.json", "/access", *STATIC)
+    }
     of_verbs = {
-        f"/{verb}{rest}" for verb in VERBS for rest in ("", "/{job_id}", "/{job_id}/events")
+        f"/{verb}{rest}"
+        for verb in VERBS
+        for rest in ("", "/{job_id}", "/{job_id}/events")
     }
     hidden |= {
         (method, path) for method in ("GET", "DELETE") for path in of_verbs
@@ -154,7 +181,10 @@ def test_the_document_lists_the_scopes_that_are_checked(doors):
         if operation[1].startswith(("/v2/health", "/v2/models/{ref}/v"))
     }
 
-    assert set(listed) == {(method, path) for method, path in NEEDED if method != "HEAD"} - hidden
+    assert (
+        set(listed)
+        == {(method, path) for method, path in NEEDED if method != "HEAD"} - hidden
+    )
     for operation, security in listed.items():
         needed = NEEDED[operation]
         if needed is OPEN:
@@ -162,7 +192,9 @@ def test_the_document_lists_the_scopes_that_are_checked(doors):
         elif needed == ANY_KEY:
             assert security == [{"key": []}]
         else:
-            assert {scope for one in security for scope in one["key"]} == needed, operation
+            assert {scope for one in security for scope in one["key"]} == needed, (
+                operation
+            )
             assert all(len(one["key"]) == 1 for one in security), (
                 "alternatives, of which one is enough"
             )

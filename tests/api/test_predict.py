@@ -20,7 +20,9 @@ COSTS = {"majority": "healthy", "C_DD": 1, "C_HD": 2, "C_DH": 10}
 
 
 def ask(service: httpx.Client, **question: object) -> httpx.Response:
-    return service.post("/predict", json={"model": "ward", "instances": ROWS, **question})
+    return service.post(
+        "/predict", json={"model": "ward", "instances": ROWS, **question}
+    )
 
 
 def test_one_matrix_per_instance(service, ward):
@@ -53,8 +55,16 @@ RULES = [  # fields of a request, and the figures of its answer; each decides as
         {"threshold": 0.3},
         [[0, -3], [0, 7]],
     ),
-    ({"rule": "beta_delta", "costs": COSTS}, {"beta": 11, "delta": 9}, [[0, -2], [-10, 0]]),
-    ({"rule": "hierarchical", "costs": COSTS}, {"threshold": 2 / 12}, [[0, -2], [-10, 0]]),
+    (
+        {"rule": "beta_delta", "costs": COSTS},
+        {"beta": 11, "delta": 9},
+        [[0, -2], [-10, 0]],
+    ),
+    (
+        {"rule": "hierarchical", "costs": COSTS},
+        {"threshold": 2 / 12},
+        [[0, -2], [-10, 0]],
+    ),
     (
         {"rule": "most_probable", "priors": {"healthy": 0, "ill": 1}},
         {"probabilities": [[0, 1]] * 3},
@@ -70,11 +80,15 @@ def test_each_rule_decides_by_the_probabilities_of_the_answer(
     answer = ask(service, **asked).json()
 
     expected = np.array(answer["probabilities"]) @ np.array(benefits)
-    assert answer["decisions"] == [["healthy", "ill"][a] for a in expected.argmax(axis=1)]
+    assert answer["decisions"] == [
+        ["healthy", "ill"][a] for a in expected.argmax(axis=1)
+    ]
     if benefits is asked.get("benefits"):
         assert np.allclose(answer["expected_benefits"], expected, atol=1e-12)
     for name, value in figures.items():
-        assert answer[name] == (pytest.approx(value) if isinstance(value, float) else value)
+        assert answer[name] == (
+            pytest.approx(value) if isinstance(value, float) else value
+        )
 
 
 AMONG_CLASSES = (
@@ -90,16 +104,22 @@ STATED = {
     "costs": {"cost_matrix": WORDS},
     "one for each": {"benefits": [WORDS] * len(ROWS)},
     "saved": {"benefits": "words"},
-    "a class and another": {"benefits": {name: {"ill": 0, "treat": 1} for name in WORDS}},
+    "a class and another": {
+        "benefits": {name: {"ill": 0, "treat": 1} for name in WORDS}
+    },
 }
 
 
 @pytest.mark.parametrize("rule", AMONG_CLASSES, ids=lambda rule: rule["rule"])
 @pytest.mark.parametrize("form", STATED)
-def test_rules_that_decide_among_classes_refuse_other_actions(service, ward, rule, form):
+def test_rules_that_decide_among_classes_refuse_other_actions(
+    service, ward, rule, form
+):
     """A class must not be answered by the name of an action that has its place in the matrix."""
     if form == "saved":
-        assert service.put("/models/ward/matrices/words", json={"benefits": WORDS}).is_success
+        assert service.put(
+            "/models/ward/matrices/words", json={"benefits": WORDS}
+        ).is_success
     answer = ask(service, **STATED[form], **rule)
 
     assert answer.status_code == 422, answer.text
@@ -109,7 +129,9 @@ def test_rules_that_decide_among_classes_refuse_other_actions(service, ward, rul
 
 
 @pytest.mark.parametrize("rule", AMONG_CLASSES, ids=lambda rule: rule["rule"])
-def test_rules_that_decide_among_classes_take_a_matrix_of_classes_in_any_order(service, ward, rule):
+def test_rules_that_decide_among_classes_take_a_matrix_of_classes_in_any_order(
+    service, ward, rule
+):
     turned = {"ill": {"ill": 5, "healthy": -10}, "healthy": {"ill": -1, "healthy": 0}}
 
     assert (
@@ -130,7 +152,10 @@ def read(answer: httpx.Response) -> tuple[list, dict]:
     if kind == "application/json":
         found = answer.json()
         columns = zip(
-            found["decisions"], found["probabilities"], found["expected_benefits"], strict=True
+            found["decisions"],
+            found["probabilities"],
+            found["expected_benefits"],
+            strict=True,
         )
         return [[decision, *p, *benefits] for decision, p, benefits in columns], found
     if kind == NPY:
@@ -143,7 +168,13 @@ def read(answer: httpx.Response) -> tuple[list, dict]:
         CSV: read_csv,
     }
     table = readers[kind](io.BytesIO(answer.content))
-    assert table.column_names == ["decision", "p:healthy", "p:ill", "benefit:wait", "benefit:treat"]
+    assert table.column_names == [
+        "decision",
+        "p:healthy",
+        "p:ill",
+        "benefit:wait",
+        "benefit:treat",
+    ]
     return [list(row.values()) for row in table.to_pylist()], json.loads(
         shared or table.schema.metadata[b"payoff"]
     )
@@ -169,7 +200,10 @@ def test_every_form_of_body_and_answer_says_the_same(service, numeric, sent, acc
 
     answer = service.post(
         "/predict",
-        params={"model": numeric, **{name: json.dumps(value) for name, value in fields.items()}},
+        params={
+            "model": numeric,
+            **{name: json.dumps(value) for name, value in fields.items()},
+        },
         content=FORMATS[sent](X if sent == NPY else columns),
         headers={"Content-Type": sent, "Accept": accept},
     )
@@ -225,6 +259,8 @@ def test_arrays_of_wrong_shape_or_kind(service, numeric, content):
 def test_the_most_wanted_form_is_sent(service, ward, accept, kind):
     question = {"model": ward, "instances": ROWS, "rule": "most_probable"}
     assert (
-        service.post("/predict", json=question, headers={"Accept": accept}).headers["content-type"]
+        service.post("/predict", json=question, headers={"Accept": accept}).headers[
+            "content-type"
+        ]
         == kind
     )

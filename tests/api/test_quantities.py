@@ -44,19 +44,38 @@ def distribution(service: httpx.Client, ward: str):
 
 
 def asked(service, **fields):
-    answer = service.post("/predict", json={"model": "stock", "instances": NEW.tolist(), **fields})
+    answer = service.post(
+        "/predict", json={"model": "stock", "instances": NEW.tolist(), **fields}
+    )
     assert answer.status_code == 200, answer.text
     return answer.json()
 
 
-def test_quantities_are_quantiles_of_the_distribution_in_every_format(service, distribution):
+def test_quantities_are_quantiles_of_the_distribution_in_every_format(
+    service, distribution
+):
     told = asked(service, unit_costs=COSTS, coverage=0.9)
     quantities = distribution.quantiles(np.array([0.8]))[:, 0]
-    assert list(told) == ["model", "decisions", "expected_costs", "intervals", "values", "warnings"]
+    assert list(told) == [
+        "model",
+        "decisions",
+        "expected_costs",
+        "intervals",
+        "values",
+        "warnings",
+    ]
     np.testing.assert_array_equal(told["decisions"], quantities)
-    np.testing.assert_allclose(told["expected_costs"], distribution.costs(quantities, 1, 4))
-    np.testing.assert_array_equal(told["intervals"], distribution.quantiles(np.array([0.05, 0.95])))
-    assert told["values"] == asked(service)["values"] == asked(service, coverage=0.5)["values"]
+    np.testing.assert_allclose(
+        told["expected_costs"], distribution.costs(quantities, 1, 4)
+    )
+    np.testing.assert_array_equal(
+        told["intervals"], distribution.quantiles(np.array([0.05, 0.95]))
+    )
+    assert (
+        told["values"]
+        == asked(service)["values"]
+        == asked(service, coverage=0.5)["values"]
+    )
 
     query = {"model": "stock", "unit_costs": json.dumps(COSTS), "coverage": "0.9"}
     columns = np.column_stack(
@@ -64,13 +83,19 @@ def test_quantities_are_quantiles_of_the_distribution_in_every_format(service, d
     )
     table = arrow(pa.table({"base": NEW[:, 0], "spread": NEW[:, 1]}))
     answer = service.post(
-        "/predict", params=query, content=table, headers={"Content-Type": ARROW, "Accept": ARROW}
+        "/predict",
+        params=query,
+        content=table,
+        headers={"Content-Type": ARROW, "Accept": ARROW},
     )
     found = pa.ipc.open_stream(answer.content).read_all()
     assert found.column_names == ["decision", "expected_cost", "low", "high", "value"]
     np.testing.assert_array_equal(np.column_stack(found.columns), columns)
     answer = service.post(
-        "/predict", params=query, content=npy(NEW), headers={"Content-Type": NPY, "Accept": NPY}
+        "/predict",
+        params=query,
+        content=npy(NEW),
+        headers={"Content-Type": NPY, "Accept": NPY},
     )
     np.testing.assert_array_equal(np.load(io.BytesIO(answer.content)), columns)
 
@@ -78,12 +103,18 @@ def test_quantities_are_quantiles_of_the_distribution_in_every_format(service, d
 def test_a_sum_limits_the_quantities(service, distribution):
     free = asked(service, unit_costs=COSTS)
     most = 0.8 * sum(free["decisions"])
-    told, more = (asked(service, unit_costs=COSTS, sum_at_most=most + step) for step in (0, 0.001))
+    told, more = (
+        asked(service, unit_costs=COSTS, sum_at_most=most + step) for step in (0, 0.001)
+    )
     (limit,) = told["limits"]
-    assert [limit["used"], sum(told["decisions"])] == pytest.approx([limit["at_most"], most])
+    assert [limit["used"], sum(told["decisions"])] == pytest.approx(
+        [limit["at_most"], most]
+    )
     assert told["total"] == pytest.approx(sum(told["expected_costs"]))
     assert told["unlimited_total"] == pytest.approx(sum(free["expected_costs"]))
-    assert (told["total"] - more["total"]) / 0.001 == pytest.approx(limit["shadow_price"], abs=0.01)
+    assert (told["total"] - more["total"]) / 0.001 == pytest.approx(
+        limit["shadow_price"], abs=0.01
+    )
 
 
 def test_bands_decide_as_their_probabilities_do(service, distribution):
@@ -95,10 +126,20 @@ def test_bands_decide_as_their_probabilities_do(service, distribution):
         (MATRIX, {"limits": {"many": 9}}, {}),
         (MATRIX, {"explain": True}, {}),
         (case, {}, columns),
-        ([list(MATRIX[name].values()) for name in BANDS], {"actions": ["few", "many"]}, {}),
+        (
+            [list(MATRIX[name].values()) for name in BANDS],
+            {"actions": ["few", "many"]},
+            {},
+        ),
     ):
         told = asked(service, bands=CUTS, benefits=matrix, **more)
-        given = {"probabilities": shares, "classes": BANDS, "benefits": matrix, **more, **beside}
+        given = {
+            "probabilities": shares,
+            "classes": BANDS,
+            "benefits": matrix,
+            **more,
+            **beside,
+        }
         twin = service.post("/predict", json=given).json()
         assert {name: told[name] for name in twin} == twin
 
@@ -108,14 +149,20 @@ REFUSED = [
     ({"unit_costs": {"over": -1, "under": 1}}, "/unit_costs/over"),
     ({"unit_costs": {"over": 0, "under": 0}}, "/unit_costs/over"),
     ({"unit_costs": COSTS, "coverage": 1}, "/coverage"),
-    ({"unit_costs": COSTS, "bands": [1], "benefits": [[1], [2]], "actions": ["a"]}, "/unit_costs"),
+    (
+        {"unit_costs": COSTS, "bands": [1], "benefits": [[1], [2]], "actions": ["a"]},
+        "/unit_costs",
+    ),
     ({"unit_costs": COSTS, "benefits": MATRIX}, "/benefits"),
     ({"unit_costs": COSTS, "sum_at_most": 1}, "/sum_at_most"),
     ({"sum_at_most": 9}, "/sum_at_most"),
     ({"bands": [3, 3], "benefits": MATRIX}, "/bands"),
     ({"bands": CUTS}, "/benefits"),
     ({"bands": CUTS, "benefits": {**MATRIX, "from 9": {}}}, "/benefits/from 9"),
-    ({"bands": CUTS, "benefits": MATRIX, "priors": dict.fromkeys(BANDS, 0.25)}, "/priors"),
+    (
+        {"bands": CUTS, "benefits": MATRIX, "priors": dict.fromkeys(BANDS, 0.25)},
+        "/priors",
+    ),
     (
         {
             "model": "ward",
@@ -137,11 +184,15 @@ REFUSED = [
         (6_251, {"unit_costs": '{"over":1,"under":4}', "sum_at_most": "1e9"}),
     ],
 )
-def test_more_distributions_than_a_request_may_ask_for_are_refused(service, rows, fields):
+def test_more_distributions_than_a_request_may_ask_for_are_refused(
+    service, rows, fields
+):
     """A limited sum takes four times as long: 24,000 rows took 16.5 s."""
     query = {"model": "stock", **fields}
     body = npy(np.zeros((rows, 2)))
-    answer = service.post("/predict", params=query, content=body, headers={"Content-Type": NPY})
+    answer = service.post(
+        "/predict", params=query, content=body, headers={"Content-Type": NPY}
+    )
     assert answer.status_code == 413
 
 
@@ -168,7 +219,9 @@ def test_recorded_quantities_are_reported_with_what_they_cost(service):
 
     ids = [f"shelf-{i}" for i in range(60)]
     told = asked(service, unit_costs=COSTS, coverage=0.8, record={"ids": ids})
-    assert "POST /outcomes" in service.get("/models/stock/outcomes").json()["warnings"][0]
+    assert (
+        "POST /outcomes" in service.get("/models/stock/outcomes").json()["warnings"][0]
+    )
     assert (told["ids"], tell(ids)["accepted"], tell(ids)["unchanged"]) == (ids, 60, 60)
     assert tell(ids[:1], benefit=-7.5)["accepted"] == 1
     (conflict,) = tell(ids[:1], truth=1.25)["conflicts"]
@@ -179,9 +232,20 @@ def test_recorded_quantities_are_reported_with_what_they_cost(service):
     costs = np.where(quantities > TRUTH, quantities - TRUTH, 4 * (TRUTH - quantities))
     costs[0] = 7.5
     report = service.get("/models/stock/outcomes").json()
-    assert set(report) == {"model", "since", "until", "maturing", "quantities", "warnings"}
+    assert set(report) == {
+        "model",
+        "since",
+        "until",
+        "maturing",
+        "quantities",
+        "warnings",
+    }
     found, (low, high) = report["quantities"], np.array(told["intervals"]).T
-    assert (found["decisions"], found["known"], found["intervals"]["cases"]) == (60, 60, 60)
+    assert (found["decisions"], found["known"], found["intervals"]["cases"]) == (
+        60,
+        60,
+        60,
+    )
     assert found["expected"]["total"] == pytest.approx(expected.sum())
     assert found["realised"]["mean"] == pytest.approx(costs.mean())
     assert (
@@ -189,7 +253,9 @@ def test_recorded_quantities_are_reported_with_what_they_cost(service):
         < found["difference"]["mean"]
         == pytest.approx((costs - expected).mean())
     )
-    assert found["intervals"]["mean"] == pytest.approx(((low <= TRUTH) & (high >= TRUTH)).mean())
+    assert found["intervals"]["mean"] == pytest.approx(
+        ((low <= TRUTH) & (high >= TRUTH)).mean()
+    )
     assert found["intervals"]["promised"] == pytest.approx(0.8)
 
     earned = 0
@@ -201,10 +267,15 @@ def test_recorded_quantities_are_reported_with_what_they_cost(service):
         assert tell(banded["ids"])["accepted"] == 60
         names = np.array(list(matrix))[np.searchsorted(cuts, TRUTH, side="right")]
         earned += sum(
-            matrix[name][action] for name, action in zip(names, banded["decisions"], strict=True)
+            matrix[name][action]
+            for name, action in zip(names, banded["decisions"], strict=True)
         )
     report = service.get("/models/stock/outcomes").json()
-    assert (report["decisions"], report["known"], report["quantities"]["decisions"]) == (
+    assert (
+        report["decisions"],
+        report["known"],
+        report["quantities"]["decisions"],
+    ) == (
         120,
         120,
         60,
@@ -232,22 +303,35 @@ def test_regressors_are_ranked_by_what_their_quantities_cost(service):
     assert -result["same_for_all"]["benefit"] == pytest.approx(
         np.where(beyond > 0, beyond, -4 * beyond).mean(), 0.05
     )
-    assert (result["best"]["learner"], result["best"]["rule"]) == ("random_forest", "unit_costs")
+    assert (result["best"]["learner"], result["best"]["rule"]) == (
+        "random_forest",
+        "unit_costs",
+    )
     assert (
-        service.get(f"/compare/{answer['id']}", headers={"Accept": "image/svg+xml"}).status_code
+        service.get(
+            f"/compare/{answer['id']}", headers={"Accept": "image/svg+xml"}
+        ).status_code
         == 200
     )
     few = FOREST | {"n_estimators": 20, "min_samples_leaf": 5}
-    rare = order | {"learners": [few], "folds": 2, "unit_costs": {"over": 1, "under": 19}}
-    lead = service.post("/compare", json=rare, headers={"Prefer": "wait=60"}).json()["result"][
-        "best"
-    ]
+    rare = order | {
+        "learners": [few],
+        "folds": 2,
+        "unit_costs": {"over": 1, "under": 19},
+    }
+    lead = service.post("/compare", json=rare, headers={"Prefer": "wait=60"}).json()[
+        "result"
+    ]["best"]
     assert lead["interval"][0] > 0
     assert not lead["significant"]  # fewer than 30 numbers are above the quantities
     logistic = {"learners": [FOREST, {"kind": "logistic"}]}
-    for changes, place in (({"benefits": [[1]]}, "/benefits"), (logistic, "/learners/1/kind")):
+    for changes, place in (
+        ({"benefits": [[1]]}, "/benefits"),
+        (logistic, "/learners/1/kind"),
+    ):
         assert [
-            flaw["loc"] for flaw in service.post("/compare", json=order | changes).json()["errors"]
+            flaw["loc"]
+            for flaw in service.post("/compare", json=order | changes).json()["errors"]
         ] == [place]
 
 
@@ -263,7 +347,9 @@ def numbers(n: int = 240, seed: int = 0) -> dict:
     y = np.where(X[:, 0] > 0, 10 + 3 * X[:, 1], 3 * X[:, 2] - 10)
     rows = [
         [*row, word]
-        for row, word in zip(X.tolist(), random.choice(["in", "out"], n).tolist(), strict=True)
+        for row, word in zip(
+            X.tolist(), random.choice(["in", "out"], n).tolist(), strict=True
+        )
     ]
     for i in range(0, n, 20):
         rows[i][1 + i // 20 % 3] = None
@@ -292,14 +378,20 @@ def price(service: httpx.Client) -> str:
 def test_the_card_says_what_was_learnt_and_how_well(service, price):
     """No classes; errors on the hold-out; the points of the path."""
     card = service.get("/models/price/versions/1").json()
-    assert (card["classes"], card["class_priors"], card["labels"]) == (None, {}, ["label"])
+    assert (card["classes"], card["class_priors"], card["labels"]) == (
+        None,
+        {},
+        ["label"],
+    )
     metrics = card["metrics"]
     assert metrics["rows"] == card["data"]["holdout_rows"] == 60
     assert metrics["rmse"] == pytest.approx(math.sqrt(metrics["mse"]))
     assert metrics["r2"] > 0.8
     assert 0 < metrics["mae"] <= metrics["rmse"]
     assert metrics["acquisition"]["measure"] == "mean_squared_error"
-    assert metrics["acquisition"]["budgets"][-1]["plain"]["error"] == pytest.approx(metrics["mse"])
+    assert metrics["acquisition"]["budgets"][-1]["plain"]["error"] == pytest.approx(
+        metrics["mse"]
+    )
     assert card["fitted"]["lambda"] == 0.02
     assert 0 < card["fitted"]["cost"] < 11.5
 
@@ -308,11 +400,16 @@ def test_predict_answers_with_the_estimators_numbers(service, price):
     """As JSON, as an array and as an Arrow stream; a word that training never saw counts as missing, with a warning."""
     rows = [*PRICED["rows"][:30], [0.5, None, None, "never"]]
     told = service.post("/predict", json={"model": price, "instances": rows}).json()
-    model = joblib.load(io.BytesIO(service.get("/models/price/versions/1/artifact").content))
+    model = joblib.load(
+        io.BytesIO(service.get("/models/price/versions/1/artifact").content)
+    )
     places = {"in": 0.0, "out": 1.0}
     X = np.array(
         [
-            [*(math.nan if v is None else v for v in row[:3]), places.get(row[3], math.nan)]
+            [
+                *(math.nan if v is None else v for v in row[:3]),
+                places.get(row[3], math.nan),
+            ]
             for row in rows
         ]
     )
@@ -324,12 +421,18 @@ def test_predict_answers_with_the_estimators_numbers(service, price):
     columns = {name: [row[j] for row in rows] for j, name in enumerate(NAMES)}
     content, kind = arrow(columns), {"Content-Type": ARROW}
     array = service.post(
-        "/predict", params={"model": price}, content=content, headers=kind | {"Accept": NPY}
+        "/predict",
+        params={"model": price},
+        content=content,
+        headers=kind | {"Accept": NPY},
     )
     np.testing.assert_array_equal(np.load(io.BytesIO(array.content)), told["values"])
     assert json.loads(array.headers["Payoff-Answer"])["warnings"] == told["warnings"]
     stream = service.post(
-        "/predict", params={"model": price}, content=content, headers=kind | {"Accept": ARROW}
+        "/predict",
+        params={"model": price},
+        content=content,
+        headers=kind | {"Accept": ARROW},
     )
     table = pa.ipc.open_stream(stream.content).read_all()
     assert table.column("value").to_pylist() == told["values"]
@@ -361,7 +464,12 @@ FOR_CLASSES = [  # path, body, place of the error: what is for classes, is no nu
     ("/models/price/benefit", {"benefits": [[1]]}, "/model"),
     (
         "/retrieve",
-        {"model": "price", "instances": ROWS, "setting": "binary", "loss": {"name": "am"}},
+        {
+            "model": "price",
+            "instances": ROWS,
+            "setting": "binary",
+            "loss": {"name": "am"},
+        },
         "/model",
     ),
     ("/acquire", {"model": "price", "known": {}, "benefits": [[1]]}, "/benefits"),
@@ -370,29 +478,53 @@ FOR_CLASSES = [  # path, body, place of the error: what is for classes, is no nu
         {"model": "price", "rows": ROWS, "labels": [1, 2], "benefits": [[1]]},
         "/benefits",
     ),
-    ("/acquire/simulate", {"model": "price", "rows": ROWS, "labels": [1.5, "a"]}, "/labels/1"),
+    (
+        "/acquire/simulate",
+        {"model": "price", "rows": ROWS, "labels": [1.5, "a"]},
+        "/labels/1",
+    ),
     ("/acquire/simulate", {"model": "price", "rows": ROWS, "labels": [1e200, 1.0]}, ""),
     ("/acquire/simulate", {"model": "price", "dataset": "words"}, "/dataset"),
-    ("/train", priced("nobody", data=two_class_rows(40), feature_costs=None), "/data/labels"),
+    (
+        "/train",
+        priced("nobody", data=two_class_rows(40), feature_costs=None),
+        "/data/labels",
+    ),
     ("/train", priced("nobody", data=WORDS, feature_costs=None), "/learner/kind"),
-    ("/train", priced("nobody", data={"dataset": "words"}, feature_costs=None), "/learner/task"),
+    (
+        "/train",
+        priced("nobody", data={"dataset": "words"}, feature_costs=None),
+        "/learner/task",
+    ),
     ("/train", priced("nobody", benefits=[[1.0]]), "/benefits"),
-    ("/train", priced("nobody", learner=PRICED_TREE | {"task": "classification"}), "/learner/task"),
+    (
+        "/train",
+        priced("nobody", learner=PRICED_TREE | {"task": "classification"}),
+        "/learner/task",
+    ),
     (
         "/compare",
         {"dataset": "words", "learners": [PRICED_TREE], "benefits": [[1, 0], [0, 1]]},
         "/learners/0/task",
     ),
 ]
-UPLOAD = {"content": b"a,y\n1,u\n2,v\n3,u\n4,v\n", "headers": {"Content-Type": "text/csv"}}
+UPLOAD = {
+    "content": b"a,y\n1,u\n2,v\n3,u\n4,v\n",
+    "headers": {"Content-Type": "text/csv"},
+}
 
 
 @pytest.mark.usefixtures("price", "distribution")
 @pytest.mark.parametrize(("path", "body", "place"), FOR_CLASSES)
-def test_what_is_for_classes_or_does_not_fit_is_refused_at_its_place(service, path, body, place):
+def test_what_is_for_classes_or_does_not_fit_is_refused_at_its_place(
+    service, path, body, place
+):
     service.post("/datasets?label=y&name=words", **UPLOAD).raise_for_status()
     answer = service.post(path, json=body)
-    assert (answer.status_code, place in [flaw["loc"] for flaw in answer.json()["errors"]]) == (
+    assert (
+        answer.status_code,
+        place in [flaw["loc"] for flaw in answer.json()["errors"]],
+    ) == (
         422,
         True,
     ), answer.text
@@ -404,21 +536,30 @@ def test_a_case_fed_as_asked_ends_in_the_number_of_the_complete_row(service, pri
     total, errors = 0.0, []
     for row, truth in zip(fresh["rows"], fresh["labels"], strict=True):
         known: dict[str, object] = {}
-        while (now := service.post("/acquire", json={"model": price, "known": known}).json())[
-            "status"
-        ] == "acquire":
+        while (
+            now := service.post(
+                "/acquire", json={"model": price, "known": known}
+            ).json()
+        )["status"] == "acquire":
             assert isinstance(now["prediction"], float)
             assert now["probabilities"] is None
             assert (now["trees"], now["trees_resolved"]) == (1, 0)
             known[now["next"]["feature"]] = row[NAMES.index(now["next"]["feature"])]
-        whole = service.post("/predict", json={"model": price, "instances": [row]}).json()[
-            "values"
-        ][0]
+        whole = service.post(
+            "/predict", json={"model": price, "instances": [row]}
+        ).json()["values"][0]
         assert now["prediction"] == pytest.approx(whole)
-        assert now["reason"] == ("unavailable" if None in known.values() else "resolved")
+        assert now["reason"] == (
+            "unavailable" if None in known.values() else "resolved"
+        )
         total += now["spent"]
         errors.append((now["prediction"] - truth) ** 2)
-    asked = {"model": price, "rows": fresh["rows"], "labels": fresh["labels"], "budgets": [2]}
+    asked = {
+        "model": price,
+        "rows": fresh["rows"],
+        "labels": fresh["labels"],
+        "budgets": [2],
+    }
     told = service.post("/acquire/simulate", json=asked).json()
     assert told["measure"] == "mean_squared_error"
     assert told["budgets"][-1]["plain"]["cost"] == pytest.approx(total / 8)
@@ -426,6 +567,8 @@ def test_a_case_fed_as_asked_ends_in_the_number_of_the_complete_row(service, pri
     assert told["budgets"][0]["vote_stopping"] is None
     assert told["nothing"]["error"] > told["everything"]["error"]
     assert (
-        service.post("/acquire/simulate", json=asked, headers={"Accept": "image/svg+xml"}).json()
+        service.post(
+            "/acquire/simulate", json=asked, headers={"Accept": "image/svg+xml"}
+        ).json()
         == told
     )

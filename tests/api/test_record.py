@@ -39,7 +39,9 @@ def stored(database, ids):
     with database.reading() as connection:
         found = {
             row.id: row
-            for row in connection.execute(select(DECISIONS).where(DECISIONS.c.id.in_(ids)))
+            for row in connection.execute(
+                select(DECISIONS).where(DECISIONS.c.id.in_(ids))
+            )
         }
         terms = {
             row.digest: read_terms(row.content)
@@ -66,7 +68,8 @@ def predict(client, status=200, **fields):
         **fields,
     }
     response = client.post(
-        "/predict", json={name: value for name, value in body.items() if value is not None}
+        "/predict",
+        json={name: value for name, value in body.items() if value is not None},
     )
     assert response.status_code == status, response.text
     return response.json()
@@ -75,7 +78,9 @@ def predict(client, status=200, **fields):
 @pytest.mark.parametrize("model", ["ward", "numeric"])
 def test_a_decision_is_stored_as_it_was_answered(client, database, model):
     rows = [ROW, [30.0, 60.0, "strong"]] if model == "ward" else [ROW[:2], [30.0, 60.0]]
-    predict(client, model=model, instances=rows)  # the first one says the matrix in words
+    predict(
+        client, model=model, instances=rows
+    )  # the first one says the matrix in words
     before, plain = count(database), predict(client, model=model, instances=rows)
     predict(client, model=model, instances=rows, record=False)
     assert plain == predict(client, model=model, instances=rows, record=False)
@@ -104,7 +109,10 @@ def test_a_decision_is_stored_as_it_was_answered(client, database, model):
         )
         assert terms.actions[row.choice] == answer["decisions"][i]
         assert row.expected == answer["expected_benefits"][i][row.choice]
-        assert np.frombuffer(row.probabilities, "<f8").tolist() == answer["probabilities"][i]
+        assert (
+            np.frombuffer(row.probabilities, "<f8").tolist()
+            == answer["probabilities"][i]
+        )
 
 
 @pytest.mark.parametrize("instance", [ROW, NAMED])
@@ -113,7 +121,10 @@ def test_an_instance_is_stored_on_request_alone(client, database, instance):
     number = int.from_bytes(os.urandom(4))
     assert predict(client, ids=[number], record=True)["ids"] == [number]
     assert (
-        predict(client, instances=[instance], record={"ids": ids, "instances": True})["ids"] == ids
+        predict(client, instances=[instance], record={"ids": ids, "instances": True})[
+            "ids"
+        ]
+        == ids
     )
 
     (row, _), (bare, _) = stored(database, [*ids, str(number)])
@@ -125,7 +136,9 @@ def test_an_instance_is_stored_on_request_alone(client, database, instance):
     )
 
 
-def test_tables_are_recorded_and_what_is_kept_is_no_part_of_the_instance(client, database):
+def test_tables_are_recorded_and_what_is_kept_is_no_part_of_the_instance(
+    client, database
+):
     first, second = fresh(), fresh()
     query = {
         "model": "ward",
@@ -144,7 +157,10 @@ def test_tables_are_recorded_and_what_is_kept_is_no_part_of_the_instance(client,
         .splitlines()
     )
 
-    assert (answer["ids"], answer["kept"]) == ([first, second], {"name": ["Ann", "Bea"]})
+    assert (answer["ids"], answer["kept"]) == (
+        [first, second],
+        {"name": ["Ann", "Bea"]},
+    )
     assert (text[0].split(",")[0], text[0].split(",")[-1]) == ("case", "propensity")
     assert [(line.split(",")[0], float(line.split(",")[-1])) for line in text[1:]] == [
         *zip((first, second), answer["propensities"], strict=True)
@@ -168,13 +184,24 @@ def test_each_distinct_matrix_is_recorded_once(client, database):
         ({"rule": "threshold", "threshold": 0.3, "benefits": None}, {"threshold": 0.3}),
         ({"rule": "most_probable"} | NO_MATRIX, None),
         ({"priors": {"healthy": 0.9, "ill": 0.1}}, None),
-        ({"limits": {"treat": 1}}, {"limits": {"treat": {"at_least": None, "at_most": 1}}}),
         (
-            {"rule": "hierarchical", "costs": {"majority": "healthy", "C_HD": 1, "C_DH": 4}}
+            {"limits": {"treat": 1}},
+            {"limits": {"treat": {"at_least": None, "at_most": 1}}},
+        ),
+        (
+            {
+                "rule": "hierarchical",
+                "costs": {"majority": "healthy", "C_HD": 1, "C_DH": 4},
+            }
             | NO_MATRIX,
             {
                 "threshold": 0.2,
-                "costs": {"majority": "healthy", "C_HD": 1.0, "C_DH": 4.0, "C_DD": None},
+                "costs": {
+                    "majority": "healthy",
+                    "C_HD": 1.0,
+                    "C_DH": 4.0,
+                    "C_DD": None,
+                },
             },
         ),
     ],
@@ -188,7 +215,10 @@ def test_terms_hold_what_the_rule_used(client, database, fields, figures):
         assert terms.priors == fields.get("priors")
         assert terms.actions[row.choice] == answer["decisions"][i]
         assert (row.expected is None) == ("expected_benefits" not in answer)
-        assert np.frombuffer(row.probabilities, "<f8").tolist() == answer["probabilities"][i]
+        assert (
+            np.frombuffer(row.probabilities, "<f8").tolist()
+            == answer["probabilities"][i]
+        )
 
 
 def test_a_share_of_the_actions_is_drawn_and_its_chance_recorded(client, database):
@@ -201,7 +231,9 @@ def test_a_share_of_the_actions_is_drawn_and_its_chance_recorded(client, databas
     }
     best = predict(client, **body)
     ids = [f"drawn {i}" for i in range(len(rows))]  # which alone decide about the draw
-    answer, repeat = (predict(client, **body, record={"ids": ids}, explore=0.3) for _ in range(2))
+    answer, repeat = (
+        predict(client, **body, record={"ids": ids}, explore=0.3) for _ in range(2)
+    )
 
     assert (repeat["decisions"], repeat["propensities"]) == (
         answer["decisions"],
@@ -219,7 +251,8 @@ def test_a_share_of_the_actions_is_drawn_and_its_chance_recorded(client, databas
     assert terms.figures == {"explore": 0.3}
     assert row.propensity == answer["propensities"][i]
     assert (
-        row.expected == answer["expected_benefits"][i][terms.actions.index(answer["decisions"][i])]
+        row.expected
+        == answer["expected_benefits"][i][terms.actions.index(answer["decisions"][i])]
     )
 
 
@@ -240,13 +273,20 @@ def test_arrays_are_recorded_and_answered_with_ids(client, database):
         answers["application/x-npy"]["errors"][0]["loc"] == "/record"
     )  # there is no place for the ids
     assert (
-        len(stored(database, answers["application/json"]["ids"])) == count(database) - before == 2
+        len(stored(database, answers["application/json"]["ids"]))
+        == count(database) - before
+        == 2
     )
 
 
 def test_an_unrecorded_answer_is_not_sent(client, database):
     """While another program holds the database's lock the answer waits."""
-    asked = {"model": "numeric", "instances": [ROW[:2]], "benefits": MATRIX, "record": True}
+    asked = {
+        "model": "numeric",
+        "instances": [ROW[:2]],
+        "benefits": MATRIX,
+        "record": True,
+    }
     with database.writing(), pytest.raises(httpx.ReadTimeout):
         client.post("/predict", json=asked, timeout=0.3)
     assert len(client.post("/predict", json=asked).json()["ids"]) == 1
@@ -273,9 +313,15 @@ def test_what_is_recorded_is_counted_once(client):
 
 
 def acquire(client, status=200, **fields):
-    body = {"model": "woods", "benefits": MATRIX, "actions": ["wait", "treat"], **fields}
+    body = {
+        "model": "woods",
+        "benefits": MATRIX,
+        "actions": ["wait", "treat"],
+        **fields,
+    }
     response = client.post(
-        "/acquire", json={name: value for name, value in body.items() if value is not None}
+        "/acquire",
+        json={name: value for name, value in body.items() if value is not None},
     )
     assert response.status_code == status, response.text
     return response.json()
@@ -326,8 +372,15 @@ def test_of_many_cases_the_decided_ones_are_recorded(client, database):
         status == "decided" for status in statuses
     ]
     [(row, terms)] = stored(database, [answer["ids"][1]])
-    assert (terms.rule, terms.benefits, terms.figures) == ("most_probable", None, {"budget": 100})
-    assert (terms.actions[row.choice], row.expected) == (answer["results"][1]["prediction"], None)
+    assert (terms.rule, terms.benefits, terms.figures) == (
+        "most_probable",
+        None,
+        {"budget": 100},
+    )
+    assert (terms.actions[row.choice], row.expected) == (
+        answer["results"][1]["prediction"],
+        None,
+    )
 
     ids = [fresh(), fresh()]
     acquire(client, instances=[known, {"age": 58}], **fields, ids=ids)
@@ -335,10 +388,16 @@ def test_of_many_cases_the_decided_ones_are_recorded(client, database):
 
 
 @pytest.mark.parametrize(
-    ("at", "day"), [("2026-03-01T12:00:00Z", 20_513), (86_400, 1), ("2026-03-01", 20_513)]
+    ("at", "day"),
+    [("2026-03-01T12:00:00Z", 20_513), (86_400, 1), ("2026-03-01", 20_513)],
 )
 def test_decisions_are_dated_back(client, database, at, day):
-    body = {"model": "ward", "instances": [ROW, ROW], "benefits": MATRIX, "record": {"at": at}}
+    body = {
+        "model": "ward",
+        "instances": [ROW, ROW],
+        "benefits": MATRIX,
+        "record": {"at": at},
+    }
     ids = client.post("/predict", json=body).json()["ids"]
     assert [day_of_id(id_) for id_ in ids] == [day, day]
     assert [day_of(row.at) for row, _ in stored(database, ids)] == [day, day]
@@ -350,15 +409,27 @@ def test_a_key_that_only_predicts_dates_no_decision_back(client, database, monke
     def asked(scope, at):
         caller = Caller(scope, scopes=frozenset({Scope("predict"), Scope(scope)}))
         monkeypatch.setattr(Keyring, "caller", lambda *_: caller)
-        body = {"model": "ward", "instances": [ROW], "benefits": MATRIX, "record": {"at": at}}
+        body = {
+            "model": "ward",
+            "instances": [ROW],
+            "benefits": MATRIX,
+            "record": {"at": at},
+        }
         return client.post("/predict", json=body)
 
     before, now = count(database), time.time()
     for at in (now - 3600, now - 3 * DAY, 0):
         refused = asked("predict", at)
-        assert (refused.status_code, refused.json()["errors"][0]["loc"]) == (403, "/record/at")
+        assert (refused.status_code, refused.json()["errors"][0]["loc"]) == (
+            403,
+            "/record/at",
+        )
     assert count(database) == before
-    for scope, at in (("predict", now - 30), ("train", now - 3 * DAY), ("admin", now - 3 * DAY)):
+    for scope, at in (
+        ("predict", now - 30),
+        ("train", now - 3 * DAY),
+        ("admin", now - 3 * DAY),
+    ):
         assert asked(scope, at).status_code == 200
 
 
@@ -386,7 +457,10 @@ def test_what_a_request_shares_is_not_stored_once_for_each_of_many_matrices(
     before = count(database)
     refused = client.post("/predict", json=body | {"record": True})
 
-    assert (refused.status_code, "fewer matrices" in refused.json()["detail"]) == (413, True)
+    assert (refused.status_code, "fewer matrices" in refused.json()["detail"]) == (
+        413,
+        True,
+    )
     assert count(database) == before
     cells = {
         "actions": [str(a) for a in range(1000)],
@@ -395,8 +469,16 @@ def test_what_a_request_shares_is_not_stored_once_for_each_of_many_matrices(
     rows = [[age, *ROW[1:]] for age in range(200)]
     body_of_cells = {"model": "ward", "instances": rows, "record": True} | cells
     assert client.post("/predict", json=body_of_cells).status_code == 413
-    assert client.post("/predict", json=body_of_cells | {"instances": rows[:30]}).status_code == 200
-    assert client.post("/predict", json=body_of_cells | {"instances": []}).status_code == 200
+    assert (
+        client.post(
+            "/predict", json=body_of_cells | {"instances": rows[:30]}
+        ).status_code
+        == 200
+    )
+    assert (
+        client.post("/predict", json=body_of_cells | {"instances": []}).status_code
+        == 200
+    )
     for fewer in (
         {"benefits": many[0]},
         {"resources": None, "actions": [str(a) for a in range(20)]},

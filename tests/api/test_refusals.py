@@ -76,25 +76,42 @@ REFUSED: dict[str, list[tuple[dict, str]]] = {
         ({"rule": "beta_delta", "benefits": ...}, "/costs"),
         ({"rule": "beta_delta", "benefits": ..., "costs": COSTS}, "/costs/C_DD"),
         (
-            {"rule": "hierarchical", "benefits": ..., "costs": COSTS | {"majority": "x"}},
+            {
+                "rule": "hierarchical",
+                "benefits": ...,
+                "costs": COSTS | {"majority": "x"},
+            },
             "/costs/majority",
         ),
         (
-            {"rule": "hierarchical", "benefits": ..., "costs": COSTS | {"majority": True}},
+            {
+                "rule": "hierarchical",
+                "benefits": ...,
+                "costs": COSTS | {"majority": True},
+            },
             "/costs/majority",
         ),
         ({"priors": {"ill": 1}}, "/priors"),
         ({"instances": [[1, "2", "mild"]]}, "/instances/0/1"),
-        ({"instances": [ROW] * 5000 + [{"age": 1, "pulse": 2, "pain": None}]}, "/instances/5000"),
+        (
+            {"instances": [ROW] * 5000 + [{"age": 1, "pulse": 2, "pain": None}]},
+            "/instances/5000",
+        ),
         ({"explain": True, **MOST_PROBABLE}, "/explain"),
-        ({"explain": True, "benefits": {name: {"go": 1.0} for name in CLASSES}}, "/explain"),
+        (
+            {"explain": True, "benefits": {name: {"go": 1.0} for name in CLASSES}},
+            "/explain",
+        ),
         *(({"ids": ids}, "/ids") for ids in ([1, 2], "abc")),
         *(({"ids": [one]}, "/ids/0") for one in (None, "x" * 129)),
         ({"id": "patient"}, "/id"),
         ({"keep": ["ward"]}, "/keep"),
         ({"record": True, "benefits": [[0, -1], [1e101, 5]]}, "/benefits"),
         *(({"record": {"ids": ids}}, "/record/ids") for ids in ("a", [], ["a", "b"])),
-        *(({"record": {"ids": [one]}}, "/record/ids/0") for one in (7, "", "x" * 129, "a\0")),
+        *(
+            ({"record": {"ids": [one]}}, "/record/ids/0")
+            for one in (7, "", "x" * 129, "a\0")
+        ),
         *(
             ({"record": {"at": at}}, "/record/at")
             for at in ("soon", 1e12, -1, [1], "2999-01-01", True)
@@ -106,7 +123,10 @@ REFUSED: dict[str, list[tuple[dict, str]]] = {
         *(({"explore": 0.1, **more}, "/explore") for more in ({}, {"record": False})),
         ({"explore": 0.1, "record": True, "limits": {"ill": 1}}, "/explore"),
         ({"explore": 0.1, "record": True, "explain": True}, "/explore"),
-        ({"explore": 0.1, "record": True, "rule": "threshold", "threshold": 0.5}, "/explore"),
+        (
+            {"explore": 0.1, "record": True, "rule": "threshold", "threshold": 0.5},
+            "/explore",
+        ),
     ],
     "/predict (given)": [
         ({"probabilities": [[0.5, 0.5], [1.2, -0.2]]}, "/probabilities/1/1"),
@@ -119,17 +139,29 @@ REFUSED: dict[str, list[tuple[dict, str]]] = {
         ({"probabilities": ...}, "/model"),
         ({"probabilities": ..., "model": "ward", "instances": []}, "/classes"),
         ({"priors": {"healthy": 0.5, "ill": 0.5}}, "/priors"),
-        ({"rule": "threshold", "threshold": "holdout", "benefits": MATRIX}, "/threshold"),
+        (
+            {"rule": "threshold", "threshold": "holdout", "benefits": MATRIX},
+            "/threshold",
+        ),
         ({"record": True}, "/record"),
-        ({"benefits": "words"}, "/benefits"),  # only requests to a model may name a saved matrix
+        (
+            {"benefits": "words"},
+            "/benefits",
+        ),  # only requests to a model may name a saved matrix
         ({"limits": {"tread": 1}}, "/limits/tread"),
         *(
             ({"limits": {"treat": most}}, "/limits/treat")
             for most in (1.5, {}, {"at_least": 3, "at_most": 2})
         ),
-        *(({"limits": limits}, "/limits") for limits in ({}, {f"a{i}": 1 for i in range(101)})),
+        *(
+            ({"limits": limits}, "/limits")
+            for limits in ({}, {f"a{i}": 1 for i in range(101)})
+        ),
         (
-            {"limits": {"treat": 1}, "resources": [BEDS | {"name": f"r{i}"} for i in range(100)]},
+            {
+                "limits": {"treat": 1},
+                "resources": [BEDS | {"name": f"r{i}"} for i in range(100)],
+            },
             "/limits",
         ),
         ({"limits": {"ill": 1}, **MOST_PROBABLE}, "/limits"),
@@ -142,7 +174,10 @@ REFUSED: dict[str, list[tuple[dict, str]]] = {
             for use in (-3, 1e200)
         ),
         ({"resources": [BEDS], "rule": "threshold", "threshold": 0.5}, "/resources"),
-        ({"limits": {"treat": {"at_least": 3}, "wait": 3}}, "/limits"),  # of two instances
+        (
+            {"limits": {"treat": {"at_least": 3}, "wait": 3}},
+            "/limits",
+        ),  # of two instances
         (
             {
                 "limits": {
@@ -154,7 +189,10 @@ REFUSED: dict[str, list[tuple[dict, str]]] = {
             "/limits",
         ),
         (
-            {"limits": {"treat": {"at_least": 2}}, "resources": [BEDS | {"at_most": 5}]},
+            {
+                "limits": {"treat": {"at_least": 2}},
+                "resources": [BEDS | {"at_most": 5}],
+            },
             "/resources",
         ),
     ],
@@ -177,7 +215,11 @@ REFUSED: dict[str, list[tuple[dict, str]]] = {
         ({"known": {}, "actions": ["a", "b"]}, "/actions"),
         ({"known": {}, "model": "ward"}, "/model"),
         (
-            {"known": {}, "benefits": [[0] * 1001] * 2, "actions": [f"a{i}" for i in range(1001)]},
+            {
+                "known": {},
+                "benefits": [[0] * 1001] * 2,
+                "actions": [f"a{i}" for i in range(1001)],
+            },
             "/actions",
         ),
     ],
@@ -192,16 +234,29 @@ REFUSED: dict[str, list[tuple[dict, str]]] = {
     ],
     "/acquire/simulate": [
         ({}, ""),
-        ({"dataset": "ds_0000000000000000", "rows": DATA["rows"][:1], "labels": ["ill"]}, ""),
+        (
+            {
+                "dataset": "ds_0000000000000000",
+                "rows": DATA["rows"][:1],
+                "labels": ["ill"],
+            },
+            "",
+        ),
         ({"rows": DATA["rows"][:2], "labels": ["ill"]}, "/labels"),
         ({"rows": DATA["rows"][:2], "labels": ["ill", "dead"]}, "/labels/1"),
-        ({"rows": DATA["rows"][:1], "labels": ["ill"], "budgets": [1, -2]}, "/budgets/1"),
+        (
+            {"rows": DATA["rows"][:1], "labels": ["ill"], "budgets": [1, -2]},
+            "/budgets/1",
+        ),
     ],
     "/retrieve": [
         ({"probabilities": [0.5], "setting": ...}, "/setting"),
         ({"probabilities": [0.5, None]}, "/probabilities/1"),
         ({"probabilities": [[True]]}, "/probabilities/0/0"),
-        *(({"probabilities": mixed}, "/probabilities/1") for mixed in ([[0.5], 0.5], [0.5, [0.5]])),
+        *(
+            ({"probabilities": mixed}, "/probabilities/1")
+            for mixed in ([[0.5], 0.5], [0.5, [0.5]])
+        ),
         ({"instances": [[1]]}, "/model"),
         ({"probabilities": [0.5], "instances": [[1]]}, "/instances"),
         ({"probabilities": [0.5], "model": "ward"}, "/model"),
@@ -210,10 +265,22 @@ REFUSED: dict[str, list[tuple[dict, str]]] = {
         ({"model": "ward", "instances": [], "positive": True}, "/positive"),
         ({"probabilities": [0.5, 1.5]}, "/probabilities/1"),
         ({"probabilities": [[0.5], [0.1, 1.5]]}, "/probabilities/1/1"),
-        ({"probabilities": [[0.5, 0.5], [0.5, 0.4]], "setting": "multiclass"}, "/probabilities/1"),
-        ({"probabilities": [[0.5, 0.5], [1.0]], "setting": "multiclass"}, "/probabilities/1"),
-        *(({"probabilities": sets, "k_min": 2}, "/k_min") for sets in ([[0.5], [0.5, 0.1]], [0.5])),
-        *(({"probabilities": [0.5], "method": way}, "/method") for way in ("half", "sampled")),
+        (
+            {"probabilities": [[0.5, 0.5], [0.5, 0.4]], "setting": "multiclass"},
+            "/probabilities/1",
+        ),
+        (
+            {"probabilities": [[0.5, 0.5], [1.0]], "setting": "multiclass"},
+            "/probabilities/1",
+        ),
+        *(
+            ({"probabilities": sets, "k_min": 2}, "/k_min")
+            for sets in ([[0.5], [0.5, 0.1]], [0.5])
+        ),
+        *(
+            ({"probabilities": [0.5], "method": way}, "/method")
+            for way in ("half", "sampled")
+        ),
         ({"probabilities": [0.5], "positive": "ill"}, "/positive"),
         ({"probabilities": [0.9, 0.4], "loss": RISING}, "/loss"),
         *(
@@ -224,7 +291,10 @@ REFUSED: dict[str, list[tuple[dict, str]]] = {
     "/benefit": [
         ({"labels": ["ill"]}, "/labels"),
         ({"labels": ["ill", "healthy", "il"]}, "/labels/2"),
-        ({"classes": [0, 1], "labels": [0, "1", 1]}, "/labels/1"),  # which only looks like a class
+        (
+            {"classes": [0, 1], "labels": [0, "1", 1]},
+            "/labels/1",
+        ),  # which only looks like a class
         ({"classes": ["0", "1"], "labels": ["0", 1, "1"]}, "/labels/1"),
         ({"labels": [], "probabilities": []}, "/labels"),
         ({"probabilities": [[0.5, 0.4]] * 3}, "/probabilities/0"),
@@ -256,15 +326,30 @@ REFUSED: dict[str, list[tuple[dict, str]]] = {
     "/compare": [
         ({"learners": [{"kind": "logistic"}, {"kind": "oracle"}]}, "/learners/1/kind"),
         ({"learners": [{"kind": "multilabel_logistic"}]}, "/learners/0/kind"),
-        ({"learners": [{"kind": "kernel_logistic", "majority": "well"}]}, "/learners/0/majority"),
-        ({"learners": [{"kind": "logistic"}, {"kind": "logistic", "C": 1.0}]}, "/learners/1"),
-        ({"benefits": [[1, 2, 3]] * 2, "learners": [{"kind": "benefit_logistic"}]}, "/benefits/0"),
+        (
+            {"learners": [{"kind": "kernel_logistic", "majority": "well"}]},
+            "/learners/0/majority",
+        ),
+        (
+            {"learners": [{"kind": "logistic"}, {"kind": "logistic", "C": 1.0}]},
+            "/learners/1",
+        ),
+        (
+            {"benefits": [[1, 2, 3]] * 2, "learners": [{"kind": "benefit_logistic"}]},
+            "/benefits/0",
+        ),
     ],
     "/calibrate": [
-        *(({"scores": scores}, "/scores") for scores in (..., [1.0] * N, [-s for s in SCORES])),
+        *(
+            ({"scores": scores}, "/scores")
+            for scores in (..., [1.0] * N, [-s for s in SCORES])
+        ),
         ({"scores": [], "labels": []}, "/scores"),
         ({"probabilities": [[0.5, 0.5]] * N}, "/probabilities"),
-        *(({"scores": [*SCORES[1:], one]}, f"/scores/{N - 1}") for one in (None, [1.0])),
+        *(
+            ({"scores": [*SCORES[1:], one]}, f"/scores/{N - 1}")
+            for one in (None, [1.0])
+        ),
         ({"scores": [[s, 0] for s in SCORES[1:]] + [[1, 2, 3]]}, f"/scores/{N - 1}"),
         ({"scores": [[s, 0] for s in SCORES[1:]] + [[1, None]]}, f"/scores/{N - 1}/1"),
         ({"classes": ["spam", "clean", "other"]}, "/scores/0"),
@@ -272,9 +357,18 @@ REFUSED: dict[str, list[tuple[dict, str]]] = {
         ({"scores": ..., "probabilities": [[0.5, 0.5]] * N}, "/probabilities"),
         *(({"labels": labels}, "/labels") for labels in (LABELS[1:], ["clean"] * N)),
         ({"labels": [*LABELS[1:], "ham"]}, f"/labels/{N - 1}"),
-        ({"labels": ["clean"] * (N - 1) + ["spam"], "scores": [1.0] * (N - 1) + [0.0]}, "/labels"),
+        (
+            {
+                "labels": ["clean"] * (N - 1) + ["spam"],
+                "scores": [1.0] * (N - 1) + [0.0],
+            },
+            "/labels",
+        ),
         ({"classes": [0, False]}, "/classes"),
-        ({"classes": ["spam", "clean", "x"], "scores": [[s, 0, 1] for s in SCORES]}, "/classes/2"),
+        (
+            {"classes": ["spam", "clean", "x"], "scores": [[s, 0, 1] for s in SCORES]},
+            "/classes/2",
+        ),
     ],
     "/datasets/from-outcomes": [
         ({"since": "soon"}, "/since"),
@@ -293,7 +387,10 @@ REFUSED: dict[str, list[tuple[dict, str]]] = {
     ],
     "PUT /models/ward/matrices/refused": [
         *(({"benefits": benefits}, "/benefits") for benefits in (..., "words")),
-        ({"benefits": {"ill": {"a": 1}, "healthy": {"a": 1}, "dead": {"a": 1}}}, "/benefits/dead"),
+        (
+            {"benefits": {"ill": {"a": 1}, "healthy": {"a": 1}, "dead": {"a": 1}}},
+            "/benefits/dead",
+        ),
         ({"actions": ["a", "a"]}, "/actions"),
     ],
 }
@@ -307,14 +404,19 @@ def client(service: httpx.Client, ward: str, forest: str) -> httpx.Client:
     labels = ["x/y" if label == "ill" else "z~" for label in data["labels"]]
     escaped = {"features": ["a/b", "c~d", "e"], "rows": rows, "labels": labels}
     learner = {"kind": "random_forest", "n_estimators": 5}
-    trained(service, {"model": "escaped", "learner": learner, "data": escaped, "holdout": 0.3})
+    trained(
+        service,
+        {"model": "escaped", "learner": learner, "data": escaped, "holdout": 0.3},
+    )
     return service
 
 
 def done(client):
     """What refused requests must leave as it is."""
     with database_of(client) as database, database.reading() as connection:
-        recorded = connection.execute(select(func.count()).select_from(DECISIONS)).scalar_one()
+        recorded = connection.execute(
+            select(func.count()).select_from(DECISIONS)
+        ).scalar_one()
     ward = client.get("/models/ward").json()
     saved = client.get("/models/ward/matrices").json()
     return (
@@ -328,12 +430,16 @@ def done(client):
 @pytest.mark.parametrize("route", REFUSED)
 def test_bad_input_is_refused_at_its_place(client, route):
     method, path = (
-        route.split(" ", 1) if route.startswith("PUT") else ("POST", route.partition(" ")[0])
+        route.split(" ", 1)
+        if route.startswith("PUT")
+        else ("POST", route.partition(" ")[0])
     )
     before = done(client)
     for changes, place in REFUSED[route]:
         body = {
-            name: value for name, value in (ACCEPTED[route] | changes).items() if value is not ...
+            name: value
+            for name, value in (ACCEPTED[route] | changes).items()
+            if value is not ...
         }
         if route == "/compare":
             body["dataset"] = uploaded(client, DATA)
@@ -341,7 +447,10 @@ def test_bad_input_is_refused_at_its_place(client, route):
 
         assert answer.status_code == 422, (changes, answer.text)
         assert answer.headers["content-type"] == "application/problem+json"
-        assert place in [flaw["loc"] for flaw in answer.json()["errors"]], (changes, answer.text)
+        assert place in [flaw["loc"] for flaw in answer.json()["errors"]], (
+            changes,
+            answer.text,
+        )
     assert done(client) == before
 
 
@@ -356,14 +465,21 @@ def test_bad_input_is_refused_at_its_place(client, route):
 )
 def test_a_column_of_a_table_is_named_by_a_pointer(client, name, column, place):
     """Of a wrong kind, unknown, or there twice."""
-    columns = {name: [value] for name, value in SLASH.items()} | ({name: column} if name else {})
+    columns = {name: [value] for name, value in SLASH.items()} | (
+        {name: column} if name else {}
+    )
     names, values = (
         [*columns, *([] if name else ["a/b"])],
         [*columns.values(), *([] if name else [column])],
     )
     headers = {"Content-Type": "application/vnd.apache.arrow.stream"}
     answer = client.post(
-        "/predict?model=escaped", content=arrow(pa.table(values, names)), headers=headers
+        "/predict?model=escaped",
+        content=arrow(pa.table(values, names)),
+        headers=headers,
     )
 
-    assert (answer.status_code, [flaw["loc"] for flaw in answer.json()["errors"]]) == (422, [place])
+    assert (answer.status_code, [flaw["loc"] for flaw in answer.json()["errors"]]) == (
+        422,
+        [place],
+    )

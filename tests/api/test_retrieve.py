@@ -20,9 +20,15 @@ def test_the_loss_curve_as_a_chart(service):
     chart = service.post("/retrieve", json=asked, headers={"Accept": "image/svg+xml"})
     first = service.post("/retrieve", json=asked).json()["sets"][0]
 
-    assert (chart.headers["content-type"], chart.headers["vary"]) == ("image/svg+xml", "Accept")
+    assert (chart.headers["content-type"], chart.headers["vary"]) == (
+        "image/svg+xml",
+        "Accept",
+    )
     assert chart.text.count("<path ") == len(RAGGED)
-    assert f"retrieved: {first['k']} of 3 items, {first['expected_loss']:.3g}" in chart.text
+    assert (
+        f"retrieved: {first['k']} of 3 items, {first['expected_loss']:.3g}"
+        in chart.text
+    )
 
 
 def ask(service: httpx.Client, **question: object) -> httpx.Response:
@@ -40,14 +46,18 @@ def topics(service: httpx.Client) -> str:
     """A trained model of three labels on a number and a category, with a hold-out."""
     rng = np.random.default_rng(0)
     length, tone = rng.normal(size=160), rng.choice(["calm", "loud"], 160)
-    applies = np.column_stack((length > 0, (tone == "loud") | (length > 1), length < -0.5))
+    applies = np.column_stack(
+        (length > 0, (tone == "loud") | (length > 1), length < -0.5)
+    )
     applies ^= rng.random((160, 3)) < 0.1
     names = np.array(["long", "noisy", "short"])
     data = {
         "features": ["length", "tone"],
         "rows": [
             [number, word]
-            for number, word in zip(length.round(3).tolist(), tone.tolist(), strict=True)
+            for number, word in zip(
+                length.round(3).tolist(), tone.tolist(), strict=True
+            )
         ],
         "labels": [names[row].tolist() for row in applies],
     }
@@ -67,7 +77,11 @@ TEXTS = [[1.5, "loud"], [-1.2, "calm"], [0.1, None]]
 
 
 def post(
-    service: httpx.Client, content: bytes, kind: str, accept: str = "*/*", **query: object
+    service: httpx.Client,
+    content: bytes,
+    kind: str,
+    accept: str = "*/*",
+    **query: object,
 ) -> httpx.Response:
     asked = {"setting": "multilabel", "loss": F1, **query}
     params = {
@@ -86,26 +100,38 @@ def test_numpy_gives_the_same_answer_as_json(service):
     """A set, and a set in each row."""
     P = np.random.default_rng(0).random((7, 5))
     for given in (P, P[0]):
-        plainly = sets(service, setting="multilabel", probabilities=given.tolist(), curve=True)
+        plainly = sets(
+            service, setting="multilabel", probabilities=given.tolist(), curve=True
+        )
         assert post(service, npy(given), NPY, curve=True).json()["sets"] == plainly
-    assert post(service, npy(P[None]), NPY).json()["errors"][0]["loc"] == "/probabilities"
+    assert (
+        post(service, npy(P[None]), NPY).json()["errors"][0]["loc"] == "/probabilities"
+    )
 
 
 def test_marginals_are_the_probabilities_that_were_used(service, topics, ward):
     """In every setting; for a model in the order of its labels."""
     for given in (RAGGED, [0.9, 0.2, 0.4], []):
-        plainly = sets(service, setting="multilabel", probabilities=given, marginals=True)
-        assert [one["marginals"] for one in plainly] == (given if given is RAGGED else [given])
+        plainly = sets(
+            service, setting="multilabel", probabilities=given, marginals=True
+        )
+        assert [one["marginals"] for one in plainly] == (
+            given if given is RAGGED else [given]
+        )
 
     asked = {"setting": "multilabel", "model": topics, "instances": TEXTS}
     answer = ask(service, **asked, marginals=True).json()
     again = sets(
-        service, setting="multilabel", probabilities=[one["marginals"] for one in answer["sets"]]
+        service,
+        setting="multilabel",
+        probabilities=[one["marginals"] for one in answer["sets"]],
     )
     names = [[answer["labels"][i] for i in one["selected"]] for one in again]
     assert [one["selected"] for one in answer["sets"]] == names
     assert "marginals" not in ask(service, **asked).json()["sets"][0]
-    (one,) = sets(service, model=ward, instances=[[70, 88, "strong"]] * 2, marginals=True)
+    (one,) = sets(
+        service, model=ward, instances=[[70, 88, "strong"]] * 2, marginals=True
+    )
     assert len(one["marginals"]) == 2
 
 
@@ -114,9 +140,16 @@ def test_two_classes_make_one_set_of_the_instances(service, ward):
     rows = [[70, 88, "strong"], [30, 60, "mild"], [55, None, "mild"]]
     asked = {"model": ward, "instances": rows, "rule": "most_probable"}
     P = np.array(service.post("/predict", json=asked).json()["probabilities"])
-    for positive, column in (({}, 1), ({"positive": "ill"}, 1), ({"positive": "healthy"}, 0)):
+    for positive, column in (
+        ({}, 1),
+        ({"positive": "ill"}, 1),
+        ({"positive": "healthy"}, 0),
+    ):
         answer = ask(service, model=ward, instances=rows, **positive).json()
-        ((found,), (expected,)) = answer["sets"], sets(service, probabilities=P[:, column].tolist())
+        ((found,), (expected,)) = (
+            answer["sets"],
+            sets(service, probabilities=P[:, column].tolist()),
+        )
         assert found.pop("selected") == expected.pop("selected")
         assert found == pytest.approx(expected, abs=found["error_bound"])
         assert answer["model"] == {"name": "ward", "version": 1}
@@ -132,7 +165,8 @@ def test_sets_of_instances_for_any_class_or_label(service, ward, topics):
     ):
         asked = {"model": model, "instances": rows, "loss": {"name": "mcc"}, "k_max": 2}
         marginals = [
-            one["marginals"] for one in sets(service, **asked, setting=setting, marginals=True)
+            one["marginals"]
+            for one in sets(service, **asked, setting=setting, marginals=True)
         ]
         answer = ask(service, **asked, setting=setting, average="macro").json()
         given = {"loss": asked["loss"], "k_max": 2}
@@ -142,7 +176,9 @@ def test_sets_of_instances_for_any_class_or_label(service, ward, topics):
             (named,) = sets(service, **asked, positive=label)
             for found in (answer["sets"][place], named):
                 assert found["selected"] == one["selected"]
-                assert found["expected_loss"] == pytest.approx(one["expected_loss"], abs=1e-12)
+                assert found["expected_loss"] == pytest.approx(
+                    one["expected_loss"], abs=1e-12
+                )
         again = ask(
             service, **given, setting=setting, average="macro", probabilities=marginals
         ).json()
@@ -155,7 +191,9 @@ def test_sets_of_instances_for_any_class_or_label(service, ward, topics):
 def test_classes_and_labels_of_a_model_are_named(service, ward, topics):
     """Every instance has its own set, of the model's classes (multiclass) or labels (multilabel)."""
     rows = [[70, 88, "strong"], [30, 60, "mild"]]
-    answer = ask(service, setting="multiclass", model=ward, instances=rows, k_min=2).json()
+    answer = ask(
+        service, setting="multiclass", model=ward, instances=rows, k_min=2
+    ).json()
     assert (
         [sorted(found["selected"]) for found in answer["sets"]]
         == [answer["labels"]] * 2
@@ -164,20 +202,29 @@ def test_classes_and_labels_of_a_model_are_named(service, ward, topics):
     answer = ask(service, setting="multilabel", model=topics, instances=TEXTS).json()
     assert answer["labels"] == ["long", "noisy", "short"]
     assert answer["sets"][1]["selected"] == ["short"]
-    unseen = ask(service, setting="multilabel", model=topics, instances=[[0.1, "shrill"]]).json()
+    unseen = ask(
+        service, setting="multilabel", model=topics, instances=[[0.1, "shrill"]]
+    ).json()
     assert unseen["sets"][0] == answer["sets"][2]
     assert "'shrill'" in unseen["warnings"][0]
 
 
 def test_predict_and_benefit_reject_a_model_of_several_labels(service, topics):
     """Actions are for exclusive classes: the answer says where to ask instead."""
-    question = {"model": topics, "instances": TEXTS, "benefits": [[1, 0, 0], [0, 1, 0], [0, 0, 1]]}
+    question = {
+        "model": topics,
+        "instances": TEXTS,
+        "benefits": [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
+    }
     for path, body in (
         ("/predict", question),
         (f"/models/{topics}/benefit", {"benefits": question["benefits"]}),
     ):
         response = service.post(path, json=body)
-        assert (response.status_code, "/retrieve" in response.json()["detail"]) == (422, True)
+        assert (response.status_code, "/retrieve" in response.json()["detail"]) == (
+            422,
+            True,
+        )
 
 
 def test_no_rows_of_classes_give_no_sets(service):
@@ -185,7 +232,9 @@ def test_no_rows_of_classes_give_no_sets(service):
     assert sets(service, setting="multiclass", probabilities=[]) == []
     for shape, others in ((0, 1), ((0, 3), 0)):
         body = npy(np.empty(shape))
-        assert [one["selected"] for one in post(service, body, NPY).json()["sets"]] == [[]] * others
+        assert [one["selected"] for one in post(service, body, NPY).json()["sets"]] == [
+            []
+        ] * others
         assert post(service, body, NPY, setting="multiclass").json()["sets"] == []
 
 

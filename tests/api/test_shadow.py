@@ -18,7 +18,9 @@ def client(tmp_path_factory):
     with serving(settings_for(folder)) as client:
         for regularization in (1.0, 0.001):
             learner = {"kind": "logistic", "C": regularization}
-            trained(client, {"model": "ward", "learner": learner, "data": two_class_rows()})
+            trained(
+                client, {"model": "ward", "learner": learner, "data": two_class_rows()}
+            )
         target = {"version": 1, "shadow": ["ward:2"]}
         client.put("/models/ward/aliases/live", json=target).raise_for_status()
         client.folder = folder
@@ -42,8 +44,13 @@ def chosen(database, ids):
 
 def test_a_challenger_that_decides_alike_explores_alike(client, database):
     """Else it would seem better by what exploration costs."""
-    trained(client, {"model": "ward", "learner": {"kind": "logistic"}, "data": two_class_rows()})
-    version = max(one["version"] for one in client.get("/models/ward").json()["versions"])
+    trained(
+        client,
+        {"model": "ward", "learner": {"kind": "logistic"}, "data": two_class_rows()},
+    )
+    version = max(
+        one["version"] for one in client.get("/models/ward").json()["versions"]
+    )
     target = {"version": 1, "shadow": [f"ward:{version}"]}
     client.put("/models/ward/aliases/twin", json=target).raise_for_status()
     eventually(lambda: chosen(database, ask(client, "ward@twin")["ids"])[0] is not None)
@@ -58,14 +65,16 @@ def test_a_challenger_that_decides_alike_explores_alike(client, database):
     answer = client.post("/predict", json=body).json()
     assert min(answer["propensities"]) < 0.5
     expected = [
-        (f"ward:{version}", answer["actions"].index(decision)) for decision in answer["decisions"]
+        (f"ward:{version}", answer["actions"].index(decision))
+        for decision in answer["decisions"]
     ]
     eventually(lambda: chosen(database, answer["ids"]) == expected, seconds=20)
 
 
 def ask(client, reference):
     answer = client.post(
-        "/predict", json={"model": reference, "instances": ROWS, "record": True, **QUESTION}
+        "/predict",
+        json={"model": reference, "instances": ROWS, "record": True, **QUESTION},
     )
     assert answer.status_code == 200, answer.text
     return answer.json()
@@ -82,11 +91,15 @@ def test_no_version_is_its_own_challenger(client):
     first = client.put(path, json={"version": 1, "shadow": ["ward:2"]}).json()
     assert (first["shadow"], first["warnings"]) == (["ward:2"], [])
     moved = client.put(path, json={"version": 2}).json()
-    assert moved["shadow"] == client.get("/models/ward").json()["shadows"].get("promoted", []) == []
+    assert (
+        moved["shadow"]
+        == client.get("/models/ward").json()["shadows"].get("promoted", [])
+        == []
+    )
     assert [warning.split()[0] for warning in moved["warnings"]] == ["ward:2"]
-    assert client.put(path, json={"version": 2, "shadow": ["ward:1"]}).json()["shadow"] == [
-        "ward:1"
-    ]
+    assert client.put(path, json={"version": 2, "shadow": ["ward:1"]}).json()[
+        "shadow"
+    ] == ["ward:1"]
     assert client.put(path, json={"version": 2}).json() == {
         "name": "ward", "alias": "promoted", "version": 2, "shadow": ["ward:1"], "warnings": []
     }  # fmt: skip

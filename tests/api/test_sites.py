@@ -55,7 +55,9 @@ READS = ("GET", "HEAD")
 def named(tmp_path_factory):
     """A service that answers for more names."""
     folder = tmp_path_factory.mktemp("named")
-    with serving(settings_for(folder, workers=0, hosts="Payoff.lan, [fd00::1],nas")) as client:
+    with serving(
+        settings_for(folder, workers=0, hosts="Payoff.lan, [fd00::1],nas")
+    ) as client:
         yield client
 
 
@@ -65,7 +67,9 @@ def test_requests_for_other_hosts_are_refused(service, host):
         answer = service.request(method, filled(template), headers={"Host": host})
 
         assert (
-            (answer.status_code in {200, 307}) if needed is OPEN else (answer.status_code == 403)
+            (answer.status_code in {200, 307})
+            if needed is OPEN
+            else (answer.status_code == 403)
         ), (method, template)
         if needed is not OPEN:
             assert "PAYOFF_HOSTS" in answer.text
@@ -73,7 +77,9 @@ def test_requests_for_other_hosts_are_refused(service, host):
 
 
 @pytest.mark.parametrize("host", OWN)
-def test_requests_for_this_machine_and_writes_from_its_pages_are_answered(service, host):
+def test_requests_for_this_machine_and_writes_from_its_pages_are_answered(
+    service, host
+):
     assert service.get("/models", headers={"Host": host}).status_code == 200
     for site in ({}, {"Sec-Fetch-Site": "same-origin"}, {"Sec-Fetch-Site": "none"}):
         headers = {"Host": host, "Origin": f"http://{host}", **site}
@@ -89,8 +95,16 @@ def test_requests_for_this_machine_and_writes_from_its_pages_are_answered(servic
     ],
 )
 def test_a_port_that_the_scheme_implies_is_no_other_site(named, host, origin):
-    assert named.post("/predict", headers={"Host": host, "Origin": origin}).status_code == 422
-    assert named.post("/predict", headers={"Host": host, "Origin": f"{origin}0"}).status_code == 403
+    assert (
+        named.post("/predict", headers={"Host": host, "Origin": origin}).status_code
+        == 422
+    )
+    assert (
+        named.post(
+            "/predict", headers={"Host": host, "Origin": f"{origin}0"}
+        ).status_code
+        == 403
+    )
 
 
 def test_hosts_can_be_added(named):
@@ -101,7 +115,8 @@ def test_hosts_can_be_added(named):
 
 
 @pytest.mark.parametrize(
-    "hosts", [(), (b"localhost", b"evil.example"), (b"evil.example", b"localhost"), (b"\xff",)]
+    "hosts",
+    [(), (b"localhost", b"evil.example"), (b"evil.example", b"localhost"), (b"\xff",)],
 )
 def test_a_request_has_one_host(service, hosts):
     lines = [
@@ -142,7 +157,11 @@ def test_writes_from_pages_of_other_sites_are_refused(service, sent):
         assert (answer.status_code == 403) == refused, (method, template, answer.text)
         if refused:
             assert "another site" in answer.text or "not a page of" in answer.text
-            kind = "application/json" if template.startswith("/v2") else "application/problem+json"
+            kind = (
+                "application/json"
+                if template.startswith("/v2")
+                else "application/problem+json"
+            )
             assert answer.headers["content-type"] == kind
     assert service.post("/nowhere", headers=headers).status_code == 403
     assert service.request("PROPFIND", "/models", headers=headers).status_code == 403
@@ -159,7 +178,10 @@ def test_with_keys_any_host_and_any_page_may_ask(tmp_path):
 
         assert client.post("/predict", headers=headers).status_code == 401
         assert (
-            client.post("/predict", headers={**headers, "X-API-Key": "s3cret"}).status_code == 422
+            client.post(
+                "/predict", headers={**headers, "X-API-Key": "s3cret"}
+            ).status_code
+            == 422
         )
 
 

@@ -21,7 +21,9 @@ def client(tmp_path, monkeypatch):
 
 def begun(client, path, length):
     """A connection with a request of which half has come."""
-    connection = socket.create_connection(("127.0.0.1", client.base_url.port), timeout=20)
+    connection = socket.create_connection(
+        ("127.0.0.1", client.base_url.port), timeout=20
+    )
     connection.sendall(HEAD % (path, length) + b"{" + b" " * (length // 2))
     return connection
 
@@ -35,7 +37,9 @@ def answer(connection):
 
 @pytest.mark.parametrize("path", [b"predict", b"train"])
 @pytest.mark.parametrize("length", [100, 30_000])
-def test_a_body_that_does_not_arrive_gets_408_and_the_end_of_its_connection(client, path, length):
+def test_a_body_that_does_not_arrive_gets_408_and_the_end_of_its_connection(
+    client, path, length
+):
     with begun(client, path, length) as connection:
         received = answer(connection)
 
@@ -46,12 +50,16 @@ def test_a_body_that_does_not_arrive_gets_408_and_the_end_of_its_connection(clie
 
 def test_too_many_requests_at_a_time_get_503_and_health_is_exempt(client):
     with ExitStack() as stack:
-        opened = [stack.enter_context(begun(client, b"train", 30_000)) for _ in range(3)]
+        opened = [
+            stack.enter_context(begun(client, b"train", 30_000)) for _ in range(3)
+        ]
         refused = client.get("/models")
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
         assert refused.headers["content-type"] == "application/problem+json"
         assert (
-            client.get("/health/live").status_code == client.get("/health/ready").status_code == 200
+            client.get("/health/live").status_code
+            == client.get("/health/ready").status_code
+            == 200
         )
         for connection in opened:
             assert answer(connection).startswith(b"HTTP/1.1 408 ")

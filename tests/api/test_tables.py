@@ -26,14 +26,19 @@ from tests.api.column_bodies import WRITERS, arrow, free, npy, parquet
 from tests.conftest import trained, two_class_rows
 from tests.messages import without_words
 
-STAKES = {"benefits": json.dumps([[0, -1], [-10, 5]]), "actions": json.dumps(["wait", "treat"])}
+STAKES = {
+    "benefits": json.dumps([[0, -1], [-10, 5]]),
+    "actions": json.dumps(["wait", "treat"]),
+}
 DATA = two_class_rows(6)
 GIVEN = {"classes": '["healthy", "ill"]', **STAKES}
 
 
 def post(service, kind, content, accept="application/json", **query):
     headers = {"Content-Type": kind, "Accept": accept}
-    return service.post("/predict", params=STAKES | query, content=content, headers=headers)
+    return service.post(
+        "/predict", params=STAKES | query, content=content, headers=headers
+    )
 
 
 def objects():
@@ -60,8 +65,12 @@ def test_ids_come_back_as_they_were_sent_or_as_text_in_columns(service, ward):
     plain = {"model": ward, "instances": DATA["rows"], **stakes}
     listed = without_words(service.post("/predict", json=plain | {"ids": ids}))
     assert listed == without_words(service.post("/predict", json=plain)) | {"ids": ids}
-    answer = service.post("/predict", json=plain | {"ids": ids}, headers={"Accept": ARROW}).content
-    assert pa.ipc.open_stream(answer).read_all()["id"].to_pylist() == list(map(str, ids))
+    answer = service.post(
+        "/predict", json=plain | {"ids": ids}, headers={"Accept": ARROW}
+    ).content
+    assert pa.ipc.open_stream(answer).read_all()["id"].to_pylist() == list(
+        map(str, ids)
+    )
 
 
 def test_an_array_of_numbers_has_no_place_for_ids_and_no_dialect(service, ward):
@@ -71,19 +80,27 @@ def test_an_array_of_numbers_has_no_place_for_ids_and_no_dialect(service, ward):
         "benefits": [[0, -1], [-10, 5]],
         "ids": [1],
     }
-    assert errors(service.post("/predict", json=body, headers={"Accept": NPY}))[0][0] == "/ids"
+    assert (
+        errors(service.post("/predict", json=body, headers={"Accept": NPY}))[0][0]
+        == "/ids"
+    )
     assert errors(post(service, NPY, npy([[0.5, 0.5]]), id="a", **GIVEN))[0][0] == "/id"
     for kind, content, asked in (
         (NPY, npy([[0.5, 0.5]]), GIVEN),
         (ARROW, arrow({"age": [1.0]}), {"model": ward}),
     ):
-        assert errors(post(service, kind, content, **asked, delimiter=";"))[0][0] == "/delimiter"
+        assert (
+            errors(post(service, kind, content, **asked, delimiter=";"))[0][0]
+            == "/delimiter"
+        )
 
 
 def test_a_table_has_instances_of_a_model(service, ward):
     for query, place in ((GIVEN, "/model"), (GIVEN | {"model": ward}, "/classes")):
         assert (
-            errors(post(service, ARROW, arrow({"ill": [0.25], "healthy": [0.75]}), **query))[0][0]
+            errors(
+                post(service, ARROW, arrow({"ill": [0.25], "healthy": [0.75]}), **query)
+            )[0][0]
             == place
         )
 
@@ -91,7 +108,10 @@ def test_a_table_has_instances_of_a_model(service, ward):
 def test_a_name_that_the_answer_has_itself_is_refused(service, ward):
     table, asked = ROW | {"decision": "x"}, STAKES | {"model": ward}
     body = arrow({name: [value] for name, value in table.items()})
-    assert errors(post(service, ARROW, body, ARROW, keep="decision", **asked))[0][0] == "/keep"
+    assert (
+        errors(post(service, ARROW, body, ARROW, keep="decision", **asked))[0][0]
+        == "/keep"
+    )
     assert errors(post(service, ARROW, body, keep="case", **asked))[0][0] == "/keep"
     assert post(service, ARROW, body, keep="decision", **asked).json()["kept"] == {
         "decision": ["x"]
@@ -124,7 +144,9 @@ def test_a_list_or_an_object_in_the_query_that_is_not_json(service, ward, field,
 def test_what_is_no_table_of_features_is_refused(service, ward, body):
     answer = post(service, PARQUET, body, model=ward)
     assert answer.status_code in (413, 422), answer.text
-    assert not any(error["loc"].startswith("/file") for error in answer.json().get("errors", []))
+    assert not any(
+        error["loc"].startswith("/file") for error in answer.json().get("errors", [])
+    )
 
 
 def test_booleans_decimals_and_missing_columns_are_numbers(service, ward):
@@ -149,7 +171,9 @@ def learned(service):
         )
         assert found.status_code == 201, found.text
         data = {"dataset": found.json()["id"]}
-        trained(service, {"model": model, "learner": {"kind": "logistic"}, "data": data})
+        trained(
+            service, {"model": model, "learner": {"kind": "logistic"}, "data": data}
+        )
         return found.json()
 
     return learn
@@ -162,7 +186,9 @@ WORTHS = {
     "code": pa.array([i % 5 for i in range(N)]).dictionary_encode(),
     "price": pa.array([Decimal(i % 3) / 2 for i in range(N)], pa.decimal128(6, 2)),
     "day": [dt.date(9999 if i % 2 else 2020, 1, 1 + i % 3) for i in range(N)],
-    "at": pa.array([-62_135_596_800 + 43_200 * (i % 2) for i in range(N)], pa.timestamp("s")),
+    "at": pa.array(
+        [-62_135_596_800 + 43_200 * (i % 2) for i in range(N)], pa.timestamp("s")
+    ),
     "y": ["u" if i % 7 < 4 else "v" for i in range(N)],
 }
 
@@ -173,7 +199,10 @@ def test_rows_of_the_file_that_trained_are_decided(service, learned):
     types = dict.fromkeys(("grade", "flag", "code", "price", "day", "at"), "category")
     found = learned("declared", PARQUET, parquet(table), **types)
     assert sorted(found["columns"][3]["examples"]) == ["0", "0.5", "1"]
-    assert sorted(found["columns"][5]["examples"]) == ["0001-01-01", "0001-01-01 12:00:00"]
+    assert sorted(found["columns"][5]["examples"]) == [
+        "0001-01-01",
+        "0001-01-01 12:00:00",
+    ]
     rows = table.drop_columns(["y"]).slice(0, 20)
     expected = post(service, PARQUET, parquet(rows), model="declared").json()
     assert not any("never seen" in warning for warning in expected["warnings"])
@@ -207,7 +236,9 @@ def csv_of(rows):
 def test_a_boolean_is_one_value_in_all_formats(service, learned, kind):
     name, flags = f"flags-{kind[-3:]}", [i % 3 == 0 for i in range(N)]
     table = {"flag": flags, "x": [i % 7 + 0.5 for i in range(N)], "y": WORTHS["y"]}
-    rows = [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
+    rows = [
+        dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)
+    ]
     learned(name, kind, csv_of(rows) if kind == CSV else parquet(table))
     expected = post(service, CSV, b"flag,x\nTrue,1\nFalse,2\n,3\n", model=name).json()
     body = {"flag": pa.array([True, False, None]), "x": [1, 2, 3]}
@@ -218,7 +249,12 @@ def test_a_boolean_is_one_value_in_all_formats(service, learned, kind):
         (ARROW, arrow(body | {"flag": body["flag"].dictionary_encode()})),
         (ARROW, arrow(body | {"flag": pa.array(["TRUE", "false", None])})),
         (ARROW, arrow(body | {"flag": pa.array([" True\u00a0", "false", ""])})),
-        (PARQUET, parquet(body | {"flag": pa.array(["True", "false", " "]).dictionary_encode()})),
+        (
+            PARQUET,
+            parquet(
+                body | {"flag": pa.array(["True", "false", " "]).dictionary_encode()}
+            ),
+        ),
         (PARQUET, parquet(body)),
     ):
         assert post(service, media_type, content, model=name).json() == expected
@@ -255,8 +291,14 @@ def test_a_column_of_another_type_is_refused(service, learned, types, column):
 def test_a_stream_states_no_more_values_than_it_has_bits(service, ward, indexed):
     """Texts of a fixed length of 0, and nulls, take no bytes."""
     count = 200_000
-    none = pa.FixedSizeBinaryArray.from_buffers(pa.binary(0), count, [None, pa.py_buffer(b"")])
-    column = pa.DictionaryArray.from_arrays(pa.array([0], pa.int8()), none) if indexed else none
+    none = pa.FixedSizeBinaryArray.from_buffers(
+        pa.binary(0), count, [None, pa.py_buffer(b"")]
+    )
+    column = (
+        pa.DictionaryArray.from_arrays(pa.array([0], pa.int8()), none)
+        if indexed
+        else none
+    )
     body = arrow(pa.table({"pain": column, "age": pa.nulls(len(column))}))
     assert len(body) < 2_000
     answer = post(service, ARROW, body, model=ward)
@@ -271,8 +313,11 @@ READING = {
 KINDS = [
     (module.route.path, kind)
     for module in routes.modules()
-    if hasattr(module, "route") and module.route.path != "/outcomes"  # in test_outcomes.py
-    for kind in sorted(module.route.openapi_extra["requestBody"]["content"].keys() - {JSON})
+    if hasattr(module, "route")
+    and module.route.path != "/outcomes"  # in test_outcomes.py
+    for kind in sorted(
+        module.route.openapi_extra["requestBody"]["content"].keys() - {JSON}
+    )
     if (module.route.path, kind) != ("/predict", NPY)  # the model has words
 ]
 
@@ -287,7 +332,9 @@ def sent_in(kind):
 
 
 @pytest.mark.parametrize(("path", "kind"), KINDS)
-def test_every_format_is_charged_on_every_route(service, forest, monkeypatch, path, kind):
+def test_every_format_is_charged_on_every_route(
+    service, forest, monkeypatch, path, kind
+):
     """The matrix at least; the body and the answer are counted apart."""
     held: list[int] = []
     charge = Exchange.charge
@@ -297,7 +344,9 @@ def test_every_format_is_charged_on_every_route(service, forest, monkeypatch, pa
         lambda self, n, each=VALUE: (held.append(n * each), charge(self, n, each))[1],
     )
     body, numbers = sent_in(kind)
-    answer = service.post(path, params=READING[path], content=body, headers={"Content-Type": kind})
+    answer = service.post(
+        path, params=READING[path], content=body, headers={"Content-Type": kind}
+    )
     assert answer.status_code == 200, (kind, answer.text)
     assert sum(held) >= 8 * numbers, kind
 
@@ -313,7 +362,11 @@ def test_what_comes_back_is_measured_in_characters(service, ward, kind, field, m
         row = ROW | {"w" if field else "pain": "\U0001f600" * length}
         asked = {field: "w"} if field else {}
         answer = post(
-            service, kind, WRITERS[kind](pa.Table.from_pylist([row])), model=ward, **asked
+            service,
+            kind,
+            WRITERS[kind](pa.Table.from_pylist([row])),
+            model=ward,
+            **asked,
         )
         assert answer.status_code == status, (length, answer.text[:300])
 
@@ -324,7 +377,9 @@ def test_of_a_member_that_is_named_twice_the_last_one_counts(service, ward):
         body = '{"model": "no", "model": "%s", "instances": [{"age": 1, "age": 50, "pulse": 70, "pain": "mild"}], %s%s}'
         stakes = '"benefits": [[0, -1], [-10, 5]]'
         twice = service.post(
-            "/predict", content=body % (ward, stakes, extra), headers={"Content-Type": JSON}
+            "/predict",
+            content=body % (ward, stakes, extra),
+            headers={"Content-Type": JSON},
         )
         once = {
             "model": ward,
@@ -332,7 +387,9 @@ def test_of_a_member_that_is_named_twice_the_last_one_counts(service, ward):
             "benefits": [[0, -1], [-10, 5]],
         }
         assert twice.status_code == 200, twice.text
-        assert without_words(twice) == without_words(service.post("/predict", json=once))
+        assert without_words(twice) == without_words(
+            service.post("/predict", json=once)
+        )
 
 
 def test_escapes_are_counted_before_they_are_parsed(service):
@@ -353,7 +410,9 @@ def test_escapes_are_counted_before_they_are_parsed(service):
 def test_moments_come_back_or_are_refused(service, ward, form, values, kind, status):
     sent = arrow(columns().to_pydict() | {"when": pa.array([values] * 6, kind)})
     assert (
-        post(service, ARROW, sent, form, model=ward, id="patient", keep="ward,when").status_code
+        post(
+            service, ARROW, sent, form, model=ward, id="patient", keep="ward,when"
+        ).status_code
         == status
     )
 
@@ -361,7 +420,9 @@ def test_moments_come_back_or_are_refused(service, ward, form, values, kind, sta
 FEATURES = ["age", "pulse", "pain"]
 
 
-def written(rows, names=FEATURES, delimiter=",", decimal=".", encoding="utf-8") -> bytes:
+def written(
+    rows, names=FEATURES, delimiter=",", decimal=".", encoding="utf-8"
+) -> bytes:
     file = io.StringIO()
     writer = csv.writer(file, delimiter=delimiter)
     writer.writerow(names)
@@ -374,7 +435,9 @@ def written(rows, names=FEATURES, delimiter=",", decimal=".", encoding="utf-8") 
 
 def posted(service, body, accept="application/json", **query):
     headers = {"Content-Type": "text/csv", "Accept": accept}
-    return service.post("/predict", params=STAKES | query, content=body, headers=headers)
+    return service.post(
+        "/predict", params=STAKES | query, content=body, headers=headers
+    )
 
 
 @pytest.mark.parametrize(
@@ -424,7 +487,12 @@ def test_csv_is_answered_as_json_is(service, ward, dialect):
             "'old' in column 'age' of line 3",
         ),
         (written([[50, 70]], ["age", "pulse"]), {}, "", "feature 'pain' is absent"),
-        (written([[50, 70, "mild", 1]], [*FEATURES, "pane"]), {}, "/pane", "did you mean 'pain'"),
+        (
+            written([[50, 70, "mild", 1]], [*FEATURES, "pane"]),
+            {},
+            "/pane",
+            "did you mean 'pain'",
+        ),
         (written([[50, 70, "mild", 1]], [*FEATURES, "age"]), {}, "/age", "twice"),
         (
             written([[50, 70, "mild", 1, 2, 7]], [*FEATURES, "x", "x", "no"]),
@@ -438,8 +506,18 @@ def test_csv_is_answered_as_json_is(service, ward, dialect):
             "/x",
             "unknown",
         ),
-        (written([[50, 70, "mild", 1, 2]], [*FEATURES, "no", "no"]), {"id": "no"}, "/id", "twice"),
-        (b"age,pulse,pain\n50,70\n", {}, "", "row 2: the header has 3 values, this row 2"),
+        (
+            written([[50, 70, "mild", 1, 2]], [*FEATURES, "no", "no"]),
+            {"id": "no"},
+            "/id",
+            "twice",
+        ),
+        (
+            b"age,pulse,pain\n50,70\n",
+            {},
+            "",
+            "row 2: the header has 3 values, this row 2",
+        ),
         (b"age,pulse,pain\n", {"delimiter": "x"}, "/delimiter", ""),
     ],
 )
@@ -447,20 +525,26 @@ def test_mistakes_lead_to_the_fix(service, ward, body, query, loc, words):
     answer = posted(service, body, model=ward, **query)
     assert answer.status_code == 422
     assert any(
-        error["loc"] == loc and words in error["msg"] for error in answer.json()["errors"]
+        error["loc"] == loc and words in error["msg"]
+        for error in answer.json()["errors"]
     ), answer.text
 
 
 @pytest.mark.parametrize("word", [word for word in MISSING if word])
 def test_a_word_for_missing_values_is_a_category_where_the_model_has_it(word):
     schema = Schema(
-        [Feature("a", "categorical", (word, "x")), Feature("b", "categorical", ("x", "y"))]
+        [
+            Feature("a", "categorical", (word, "x")),
+            Feature("b", "categorical", ("x", "y")),
+        ]
     )
     body = f"a,b\n{word},{word}\nx,x\n{word},\n,y\n".encode()
     sheet = Sheet("text/csv", body, TableFields(), free)
 
     rows = sheet.rows(schema)
-    np.testing.assert_array_equal(rows.X, [[0, np.nan], [1, 0], [0, np.nan], [np.nan, 1]])
+    np.testing.assert_array_equal(
+        rows.X, [[0, np.nan], [1, 0], [0, np.nan], [np.nan, 1]]
+    )
     assert not rows.warnings
 
 
@@ -472,7 +556,9 @@ def test_ids_come_back_as_they_were_sent(service, ward):
     assert answer["ids"] == ["NA", "null", "5€x", None]
 
 
-SCHEMA = Schema([Feature("n", "numeric"), Feature("w", "categorical", ("", "a", "b", "é"))])
+SCHEMA = Schema(
+    [Feature("n", "numeric"), Feature("w", "categorical", ("", "a", "b", "é"))]
+)
 WORD = st.sampled_from([None, "", "a", "b", "é", "c", "never seen", "a\0b", "\x01"])
 
 
@@ -500,16 +586,21 @@ def _encoded(words):
     st.sampled_from([None, pa.int8(), pa.uint64()]),
 )
 def test_the_same_as_encoded_from_json(chunks, kind, index):
-    arrays = [pa.array(words, kind if index is None else pa.string()) for words in chunks]
+    arrays = [
+        pa.array(words, kind if index is None else pa.string()) for words in chunks
+    ]
     if index is not None:
         arrays = [
-            array.dictionary_encode().cast(pa.dictionary(index, pa.string())) for array in arrays
+            array.dictionary_encode().cast(pa.dictionary(index, pa.string()))
+            for array in arrays
         ]
         arrays = [
             pa.DictionaryArray.from_arrays(each.indices, each.dictionary.cast(kind))
             for each in arrays
         ]
-    column = pa.chunked_array(arrays, kind if index is None else pa.dictionary(index, kind))
+    column = pa.chunked_array(
+        arrays, kind if index is None else pa.dictionary(index, kind)
+    )
     found = _told(lambda: codes_of(_plain(column), SCHEMA, 1))
     expected = _told(lambda: _encoded([word for words in chunks for word in words]))
     if expected[2]:  # a chunk is refused as soon as it is read

@@ -57,11 +57,17 @@ def test_names_are_not_retained(service, ward):
     """Requests with names of their own, also of the longest kind, leave nothing in the memory of the service, but for
     the last few. It runs in this process, so what its caches keep is traced.
     """
-    question = {"model": "ward", "instances": [[40, 70, "mild"]], "benefits": [[0, 0], [1, 1]]}
+    question = {
+        "model": "ward",
+        "instances": [[40, 70, "mild"]],
+        "benefits": [[0, 0], [1, 1]],
+    }
 
     def ask(i, length):
         actions = [f"{i}{name}".ljust(length, "x") for name in "ab"]
-        return service.post("/predict", json={**question, "actions": actions}).status_code
+        return service.post(
+            "/predict", json={**question, "actions": actions}
+        ).status_code
 
     assert (ask(0, LONG), ask(0, LONG + 1)) == (200, 422)
     kept = []

@@ -22,7 +22,9 @@ def main(source: str, target: str, terms: str) -> None:
     if request["options"] is not None:
         connection.execute(f"COPY patients TO '{target}' ({request['options']})")
         return
-    reader = connection.sql(f"SELECT {request['columns']} FROM patients").to_arrow_reader()
+    reader = connection.sql(
+        f"SELECT {request['columns']} FROM patients"
+    ).to_arrow_reader()
     with pa.ipc.new_stream(target, reader.schema) as writer:
         for batch in reader:
             writer.write_batch(batch)

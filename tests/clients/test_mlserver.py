@@ -24,7 +24,11 @@ def test_a_frame_of_pandas(service, ward):
     answer = response.json()
 
     assert set(answer) == {"model_name", "model_version", "id", "parameters", "outputs"}
-    assert all(isinstance(value, str | float | bool) for value in answer["parameters"].values())
+    assert all(
+        isinstance(value, str | float | bool) for value in answer["parameters"].values()
+    )
     for each in answer["outputs"]:
         assert set(each) == {"name", "datatype", "shape", "data"}
-        np.testing.assert_array_equal(np.reshape(each["data"], each["shape"]), wanted[each["name"]])
+        np.testing.assert_array_equal(
+            np.reshape(each["data"], each["shape"]), wanted[each["name"]]
+        )

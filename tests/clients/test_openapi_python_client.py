@@ -58,7 +58,14 @@ def generated(
         "--meta",
         "none",
     ]
-    command += ["--path", "openapi.json", "--config", "config.yml", "--output-path", NAME]
+    command += [
+        "--path",
+        "openapi.json",
+        "--config",
+        "config.yml",
+        "--output-path",
+        NAME,
+    ]
     done = subprocess.run(
         command, cwd=folder, capture_output=True, text=True, timeout=120, check=False
     )
@@ -72,20 +79,32 @@ def generated(
 
 
 def test_train_list_and_predict(generated, service):
-    order = {"model": "generated", "learner": {"kind": "logistic"}, "data": two_class_rows(60)}
+    order = {
+        "model": "generated",
+        "learner": {"kind": "logistic"},
+        "data": two_class_rows(60),
+    }
     job = generated.call(
-        "train.train", body=generated.models.TrainRequest.from_dict(order), prefer="wait=60"
+        "train.train",
+        body=generated.models.TrainRequest.from_dict(order),
+        prefer="wait=60",
     ).parsed
     assert generated.call("jobs.get_job", job.id).parsed.status == "succeeded"
     listed = generated.call("models.list_models", page_size=500).parsed
     assert {"ward", "generated"} <= {model.name for model in listed.models}
-    assert generated.call("models.get_version", "ward", 1).parsed.classes == ["healthy", "ill"]
+    assert generated.call("models.get_version", "ward", 1).parsed.classes == [
+        "healthy",
+        "ill",
+    ]
 
     response = generated.call(
         "predict.predict", body=generated.models.PredictRequest.from_dict(QUESTION)
     )
     assert response.status_code == 200
-    assert response.parsed.decisions == service.post("/predict", json=QUESTION).json()["decisions"]
+    assert (
+        response.parsed.decisions
+        == service.post("/predict", json=QUESTION).json()["decisions"]
+    )
     assert response.parsed.model.name == "ward"
 
 
@@ -100,7 +119,9 @@ def test_objects_decide_as_rows_do(generated, service):
         instances=[models.Case.from_dict(case) for case in cases],
         benefits=models.MatrixByName.from_dict(words),
     )
-    read = models.PredictRequest.from_dict({"model": "ward", "instances": cases, "benefits": words})
+    read = models.PredictRequest.from_dict(
+        {"model": "ward", "instances": cases, "benefits": words}
+    )
     expected = service.post("/predict", json=QUESTION).json()["decisions"]
 
     for body in (typed, read):
@@ -114,10 +135,14 @@ def test_names_of_classes_can_be_typed(generated):
     """A class of an inline schema has the names of all that is around it."""
     folder = Path(generated.models.__file__).parent
     names = re.findall(
-        r"^class (\w+)", "".join(module.read_text() for module in folder.glob("*.py")), re.MULTILINE
+        r"^class (\w+)",
+        "".join(module.read_text() for module in folder.glob("*.py")),
+        re.MULTILINE,
     )
 
-    assert [name for name in names if name.count("AdditionalProperty") > 1 or len(name) > 45] == []
+    assert [
+        name for name in names if name.count("AdditionalProperty") > 1 or len(name) > 45
+    ] == []
 
 
 def test_errors_are_parsed(generated):

@@ -16,7 +16,10 @@ import pytest
 from tests.conftest import two_class_rows
 from tests.messages import without_words
 
-STAKES = {"benefits": json.dumps([[0, -1], [-10, 5]]), "actions": json.dumps(["wait", "treat"])}
+STAKES = {
+    "benefits": json.dumps([[0, -1], [-10, 5]]),
+    "actions": json.dumps(["wait", "treat"]),
+}
 ARROW, PARQUET = "application/vnd.apache.arrow.stream", "application/vnd.apache.parquet"
 CSV = "text/csv"
 WRITER = Path(__file__).with_name("duckdb_writer.py")
@@ -27,7 +30,9 @@ def table() -> pl.DataFrame:
     rows = [[f"p{i}", *row] for i, row in enumerate(DATA["rows"])]
     frame = pl.DataFrame(rows, schema=["patient", *DATA["features"]], orient="row")
     return frame.with_columns(
-        day=pl.date(2026, 1, 2), stay=pl.lit(3), age=pl.when(pl.arange(0, 30) != 4).then("age")
+        day=pl.date(2026, 1, 2),
+        stay=pl.lit(3),
+        age=pl.when(pl.arange(0, 30) != 4).then("age"),
     )
 
 
@@ -37,7 +42,9 @@ def in_memory(write, **casts) -> bytes:
     return sink.getvalue()
 
 
-def duck(folder: Path, columns: str = "*", options: str | None = None, **settings: object) -> bytes:
+def duck(
+    folder: Path, columns: str = "*", options: str | None = None, **settings: object
+) -> bytes:
     """The table as DuckDB writes it, by `options` of its COPY or as a stream of Arrow."""
     source, target = folder / "patients.arrow", folder / "written"
     table().write_ipc(source, compat_level=pl.CompatLevel.oldest())
@@ -51,14 +58,19 @@ STREAM = "write_ipc_stream"
 WRITERS = {
     "polars stream": (ARROW, lambda _: in_memory(STREAM)),
     "polars categorical": (ARROW, lambda _: in_memory(STREAM, pain=pl.Categorical)),
-    "polars enum": (ARROW, lambda _: in_memory(STREAM, pain=pl.Enum(["mild", "strong"]))),
+    "polars enum": (
+        ARROW,
+        lambda _: in_memory(STREAM, pain=pl.Enum(["mild", "strong"])),
+    ),
     "polars decimal": (ARROW, lambda _: in_memory(STREAM, pulse=pl.Decimal(10, 1))),
     "polars parquet": (PARQUET, lambda _: in_memory("write_parquet")),
     "polars csv": (CSV, lambda _: in_memory("write_csv")),
     "duckdb arrow": (ARROW, duck),
     "duckdb views": (
         ARROW,
-        lambda folder: duck(folder, produce_arrow_string_view=True, arrow_output_version="1.4"),
+        lambda folder: duck(
+            folder, produce_arrow_string_view=True, arrow_output_version="1.4"
+        ),
     ),
     "duckdb large": (ARROW, lambda folder: duck(folder, arrow_large_buffer_size=True)),
     "duckdb enum": (
@@ -90,7 +102,10 @@ def test_what_they_write_is_decided_as_json_is(service, ward, plain, tmp_path, n
     kind, write = WRITERS[name]
     query = STAKES | {"model": ward, "id": "patient", "keep": "day,stay"}
     answer = service.post(
-        "/predict", params=query, content=write(tmp_path), headers={"Content-Type": kind}
+        "/predict",
+        params=query,
+        content=write(tmp_path),
+        headers={"Content-Type": kind},
     )
     assert answer.status_code == 200, answer.text
     answer = without_words(answer)
@@ -111,7 +126,10 @@ def test_answers_are_read_back_with_ids_and_columns(service, ward, plain, kind):
     query = STAKES | {"model": ward, "id": "patient", "keep": '["stay", "day"]'}
     content = in_memory(STREAM)
     answer = service.post(
-        "/predict", params=query, content=content, headers={"Content-Type": ARROW, "Accept": kind}
+        "/predict",
+        params=query,
+        content=content,
+        headers={"Content-Type": ARROW, "Accept": kind},
     )
     assert answer.headers["content-type"].partition(";")[0] == kind
     found = read_back(kind, answer.content)
@@ -136,10 +154,18 @@ def test_the_index_of_a_pandas_table_is_left_out(service, ward, plain):
     columns = {name: table()[name].to_arrow() for name in DATA["features"]} | {
         "__index_level_0__": pa.array(range(30))
     }
-    metadata = {b"pandas": json.dumps({"index_columns": ["__index_level_0__"]}).encode()}
+    metadata = {
+        b"pandas": json.dumps({"index_columns": ["__index_level_0__"]}).encode()
+    }
     sink = io.BytesIO()
     pq.write_table(pa.table(columns).replace_schema_metadata(metadata), sink)
-    for query, more in ({}, {}), ({"id": "__index_level_0__"}, {"ids": list(range(30))}):
-        asked = {"params": STAKES | {"model": ward} | query, "headers": {"Content-Type": PARQUET}}
+    for query, more in (
+        ({}, {}),
+        ({"id": "__index_level_0__"}, {"ids": list(range(30))}),
+    ):
+        asked = {
+            "params": STAKES | {"model": ward} | query,
+            "headers": {"Content-Type": PARQUET},
+        }
         answer = service.post("/predict", content=sink.getvalue(), **asked)
         assert without_words(answer) == plain | more

@@ -7,25 +7,40 @@ from collections.abc import Iterator
 import httpx
 import numpy as np
 import pytest
-from tritonclient.http import InferenceServerClient, InferInput, InferRequestedOutput, InferResult
+from tritonclient.http import (
+    InferenceServerClient,
+    InferInput,
+    InferRequestedOutput,
+    InferResult,
+)
 from tritonclient.utils import InferenceServerException
 
 from tests.conftest import two_class_rows
 
 ROWS = two_class_rows(5, seed=5)["rows"]
-TYPES = {"age": (np.float64, "FP64"), "pulse": (np.float32, "FP32"), "pain": (np.object_, "BYTES")}
+TYPES = {
+    "age": (np.float64, "FP64"),
+    "pulse": (np.float32, "FP32"),
+    "pain": (np.object_, "BYTES"),
+}
 STAKES = {"benefits": "[[0, -1], [-10, 5]]", "actions": '["wait", "treat"]'}
 
 
 @pytest.fixture(scope="module")
 def triton(service: httpx.Client, ward: str) -> Iterator[InferenceServerClient]:
-    with InferenceServerClient(f"{service.base_url.host}:{service.base_url.port}") as client:
+    with InferenceServerClient(
+        f"{service.base_url.host}:{service.base_url.port}"
+    ) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
 def expected(service: httpx.Client, ward: str) -> dict:
-    body = {"model": ward, "benefits": [[0, -1], [-10, 5]], "actions": ["wait", "treat"]}
+    body = {
+        "model": ward,
+        "benefits": [[0, -1], [-10, 5]],
+        "actions": ["wait", "treat"],
+    }
     rows = [[age, float(np.float32(pulse)), pain] for age, pulse, pain in ROWS]
     return service.post("/predict", json={**body, "instances": rows}).json()
 
@@ -44,10 +59,12 @@ def inputs() -> list[InferInput]:
 
 def same(result: InferResult, expected: dict) -> None:
     decisions = result.as_numpy("decisions").tolist()
-    assert [each.decode() if isinstance(each, bytes) else each for each in decisions] == expected[
-        "decisions"
-    ]
-    np.testing.assert_array_equal(result.as_numpy("probabilities"), expected["probabilities"])
+    assert [
+        each.decode() if isinstance(each, bytes) else each for each in decisions
+    ] == expected["decisions"]
+    np.testing.assert_array_equal(
+        result.as_numpy("probabilities"), expected["probabilities"]
+    )
     np.testing.assert_array_equal(
         result.as_numpy("expected_benefits"), expected["expected_benefits"]
     )
@@ -60,9 +77,9 @@ def test_health_and_metadata(triton):
     assert triton.is_model_ready("ward", "1")
     assert not triton.is_model_ready("nothing")
     assert triton.get_server_metadata()["extensions"] == []
-    assert [each["name"] for each in triton.get_model_metadata("ward", "1")["inputs"]] == list(
-        TYPES
-    )
+    assert [
+        each["name"] for each in triton.get_model_metadata("ward", "1")["inputs"]
+    ] == list(TYPES)
 
 
 @pytest.mark.parametrize("named", [True, False])
@@ -70,7 +87,9 @@ def test_infer(triton, expected, named):
     """The client asks for binary data where it is not told otherwise, and gets JSON."""
     names = ("decisions", "probabilities", "expected_benefits")
     outputs = [InferRequestedOutput(name) for name in names] if named else None
-    result = triton.infer("ward", inputs(), outputs=outputs, request_id="7", parameters=STAKES)
+    result = triton.infer(
+        "ward", inputs(), outputs=outputs, request_id="7", parameters=STAKES
+    )
 
     assert result.get_response()["id"] == "7"
     same(result, expected)

@@ -51,7 +51,9 @@ def recorded(client: httpx.Client) -> None:
     Truth is known more often after one action.
     """
     rows = hostile_rows()
-    truths = dict(zip(map(str, range(len(rows["labels"]))), rows["labels"], strict=True))
+    truths = dict(
+        zip(map(str, range(len(rows["labels"]))), rows["labels"], strict=True)
+    )
     for day, older in (("01", 0), ("02", 40)):
         ids = [f"{day}<script>alert(13)</script>{i}" for i in truths]
         measured = len(truths) - 3 * older
@@ -65,7 +67,11 @@ def recorded(client: httpx.Client) -> None:
                 ],
                 "benefits": [[0, -5], [-5, 5]],
                 "actions": ACTIONS,
-                "record": {"ids": ids, "instances": True, "at": f"2026-03-{day}T12:00:00Z"},
+                "record": {
+                    "ids": ids,
+                    "instances": True,
+                    "at": f"2026-03-{day}T12:00:00Z",
+                },
             },
         ).json()
         outcomes = [
@@ -75,9 +81,9 @@ def recorded(client: httpx.Client) -> None:
             )
             if action == ACTIONS[1] or i % 4 == 0
         ]
-        assert client.post("/outcomes", json={"outcomes": outcomes}).json()["accepted"] == len(
-            outcomes
-        )
+        assert client.post("/outcomes", json={"outcomes": outcomes}).json()[
+            "accepted"
+        ] == len(outcomes)
 
 
 @pytest.fixture(scope="session")
@@ -93,9 +99,16 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         }
         trained(
             client,
-            {"model": "woods", "learner": {"kind": "random_forest", "n_estimators": 5}, **order},
+            {
+                "model": "woods",
+                "learner": {"kind": "random_forest", "n_estimators": 5},
+                **order,
+            },
         )
-        trained(client, {"model": "woods", "learner": {"kind": "cost_tree", "depth": 1}, **order})
+        trained(
+            client,
+            {"model": "woods", "learner": {"kind": "cost_tree", "depth": 1}, **order},
+        )
         client.put("/models/woods/aliases/champion", json={"version": 1})
         recorded(client)
         stores = prepare_stores(settings)
@@ -123,7 +136,9 @@ def browser() -> Iterator[Any]:
     """Chromium, closed with the module: its driver keeps an event loop in this thread, which other tests need."""
     found = next(filter(None, map(shutil.which, _BROWSERS)), "")
     if not found:
-        absent("a browser is not installed (Debian: apt-get install chromium-headless-shell)")
+        absent(
+            "a browser is not installed (Debian: apt-get install chromium-headless-shell)"
+        )
     from playwright.sync_api import sync_playwright  # noqa: PLC0415 - starts a program
 
     arguments = [
@@ -132,7 +147,9 @@ def browser() -> Iterator[Any]:
         *(["--no-sandbox"] if os.geteuid() == 0 else []),
     ]
     with sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=str(Path(found)), args=arguments)
+        chromium = driver.chromium.launch(
+            executable_path=str(Path(found)), args=arguments
+        )
         yield chromium
         chromium.close()
 

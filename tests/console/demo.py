@@ -38,10 +38,15 @@ def prepare(client: httpx.Client) -> None:
     shadowed = {"version": 1, "shadow": ["triage:2"]}
     client.put("/models/triage/aliases/champion", json=shadowed).raise_for_status()
     text = "\n".join(
-        [",".join([*rows["features"], "diagnosis"]), *map(_line, rows["rows"], rows["labels"])]
+        [
+            ",".join([*rows["features"], "diagnosis"]),
+            *map(_line, rows["rows"], rows["labels"]),
+        ]
     )
     form = {"label": "diagnosis", "name": "patients"}
-    client.post("/datasets", data=form, files={"file": ("patients.csv", text)}).raise_for_status()
+    client.post(
+        "/datasets", data=form, files={"file": ("patients.csv", text)}
+    ).raise_for_status()
     time.sleep(_KNOWN_S)
     for day in range(1, DAYS + 1):
         _day(client, day)
@@ -63,5 +68,10 @@ def _day(client: httpx.Client, day: int) -> None:
         "explore": 0.2,
     }
     client.post("/predict", json=body | {"record": record}).raise_for_status()
-    outcomes = [{"id": id_, "truth": truth} for id_, truth in zip(ids, rows["labels"], strict=True)]
-    client.post("/outcomes", json={"outcomes": outcomes[: A_DAY * 2 // 3]}).raise_for_status()
+    outcomes = [
+        {"id": id_, "truth": truth}
+        for id_, truth in zip(ids, rows["labels"], strict=True)
+    ]
+    client.post(
+        "/outcomes", json={"outcomes": outcomes[: A_DAY * 2 // 3]}
+    ).raise_for_status()

@@ -11,7 +11,10 @@ from tests.conftest import trained
 
 BENEFITS: dict[str, Any] = {
     "default": {"grant": {"column": "loan_amount", "times": -0.5}, "refuse": 0},
-    "repaid": {"grant": {"column": "loan_amount", "times": 0.12, "plus": -300}, "refuse": 0},
+    "repaid": {
+        "grant": {"column": "loan_amount", "times": 0.12, "plus": -300},
+        "refuse": 0,
+    },
 }
 ACTIONS = ["grant", "refuse"]
 NAMES = ["income", "loan_amount", "opened"]
@@ -52,11 +55,23 @@ def prepare(client: httpx.Client) -> None:
     ]
     text = "\n".join(",".join(map(str, line)) for line in lines)
     form = {"label": "outcome", "name": "loans"}
-    client.post("/datasets", data=form, files={"file": ("loans.csv", text)}).raise_for_status()
+    client.post(
+        "/datasets", data=form, files={"file": ("loans.csv", text)}
+    ).raise_for_status()
     learner = {"kind": "random_forest", "n_estimators": 20}
     stakes = {"benefits": BENEFITS, "actions": ACTIONS, "unit": "EUR"}
-    order = {"model": "loans", "learner": learner, "data": {"dataset": "loans"}, **stakes}
-    trained(client, {**order, "feature_costs": {"income": 2, "loan_amount": 0, "opened": 1}})
+    order = {
+        "model": "loans",
+        "learner": learner,
+        "data": {"dataset": "loans"},
+        **stakes,
+    }
+    trained(
+        client, {**order, "feature_costs": {"income": 2, "loan_amount": 0, "opened": 1}}
+    )
     flats, rents = rent_rows()
     data = {"features": ["area", "floor"], "rows": flats, "labels": rents}
-    trained(client, {"model": "rents", "learner": learner | {"task": "regression"}, "data": data})
+    trained(
+        client,
+        {"model": "rents", "learner": learner | {"task": "regression"}, "data": data},
+    )

@@ -51,16 +51,22 @@ class Tab:
         self.wrong: list[str] = []
         self.page.on(
             "dialog",
-            lambda dialog: (self.wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()),
+            lambda dialog: (
+                self.wrong.append(f"dialog: {dialog.message}"),
+                dialog.dismiss(),
+            ),
         )
         self.page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
         self.page.on(
-            "console", lambda line: self.wrong.append(line.text) if _is_wrong(line) else None
+            "console",
+            lambda line: self.wrong.append(line.text) if _is_wrong(line) else None,
         )
 
     def open(self, view: str) -> Any:
         """The page once it shows the view, which is another one than before: that one counts as busy until then."""
-        self.page.evaluate("document.querySelector('main')?.setAttribute('aria-busy', 'true')")
+        self.page.evaluate(
+            "document.querySelector('main')?.setAttribute('aria-busy', 'true')"
+        )
         self.page.goto(f"{self.url}/console/#/{view}")
         self.page.wait_for_selector("main:not([aria-busy]) > *")
         return self.page
@@ -73,7 +79,9 @@ class Tab:
 
 def _is_wrong(line: Any) -> bool:
     """Chromium reports each status above 399 as an error."""
-    return line.type in ("error", "warning") and "Failed to load resource" not in line.text
+    return (
+        line.type in ("error", "warning") and "Failed to load resource" not in line.text
+    )
 
 
 def press(page: Any, what: str, shown: str) -> None:
@@ -95,7 +103,10 @@ def asked_of(page: Any) -> list[Any]:
 
 
 def query_of(request: Any) -> dict[str, str]:
-    return {name: values[0] for name, values in parse_qs(urlsplit(request.url).query).items()}
+    return {
+        name: values[0]
+        for name, values in parse_qs(urlsplit(request.url).query).items()
+    }
 
 
 def downloaded(page: Any) -> bytes:
@@ -128,7 +139,9 @@ def shown(value: float) -> str:
 def alike(value: float, *intervals: list[float]) -> str:
     """As the console writes numbers beside intervals: with three digits of the width of the narrowest one."""
     widths = [
-        high - low for low, high in intervals if high - low > 1e-12 * max(abs(low), abs(high))
+        high - low
+        for low, high in intervals
+        if high - low > 1e-12 * max(abs(low), abs(high))
     ]
     if not widths:
         return shown(value)
@@ -140,7 +153,9 @@ def alike(value: float, *intervals: list[float]) -> str:
 def intervals_of(report: dict[str, Any]) -> list[list[float]]:
     """Of a report on a benefit matrix."""
     return [
-        one["interval"] for one in [*report["rules"], report["best"]] if one["interval"] is not None
+        one["interval"]
+        for one in [*report["rules"], report["best"]]
+        if one["interval"] is not None
     ]
 
 

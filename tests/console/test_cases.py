@@ -61,9 +61,13 @@ def test_a_case_is_decided_and_acquired(tab):
     press(page, "button:text-is('Decide')", "text=What each feature adds")
     assert page.inner_text(".decision") in ACTIONS
     page.wait_for_function("document.activeElement.querySelector('.decision') !== null")
-    assert re.search(r" expected; .* would earn .* less", page.inner_text(".decision + p"))
+    assert re.search(
+        r" expected; .* would earn .* less", page.inner_text(".decision + p")
+    )
     page.fill(FIELD, "62")
-    assert page.locator(".decision").count() == 0, "a decision does not stay beside other values"
+    assert page.locator(".decision").count() == 0, (
+        "a decision does not stay beside other values"
+    )
     page.uncheck("text=Stop when a question costs more than it gains")
     page.click("button:text-is('Start')")
     asked = []
@@ -89,7 +93,9 @@ def test_a_case_is_decided_and_acquired(tab):
     assert "It stops here" in page.inner_text("main")
 
 
-def test_no_decision_stays_or_is_made_beside_other_values_or_a_matrix_that_cannot_be_read(tab):
+def test_no_decision_stays_or_is_made_beside_other_values_or_a_matrix_that_cannot_be_read(
+    tab,
+):
     page = tab.open("cases/woods:1")
     page.click("summary:text-is('Benefit matrix')")
     waiting: list[Any] = []
@@ -157,40 +163,71 @@ def test_a_case_goes_to_the_alias_with_a_matrix_in_words(tab):
             "small:has-text('treat brings 2 less 0.75 times amount')",
         )
     sent = json.loads(request.value.post_data)
-    assert sent["benefits"]["healthy"]["treat"] == {"column": "amount", "times": -0.75, "plus": 2}
+    assert sent["benefits"]["healthy"]["treat"] == {
+        "column": "amount",
+        "times": -0.75,
+        "plus": 2,
+    }
     assert (sent["instances"][0]["age"], sent["instances"][0]["amount"]) == (61, 200)
     moved = {"model": {"name": "triage", "version": 2}}
-    page.route("**/predict", lambda route: route.fulfill(json=route.fetch().json() | moved))
-    press(page, "button:text-is('Decide')", "p[role=alert]:has-text('Version 2 decided')")
+    page.route(
+        "**/predict", lambda route: route.fulfill(json=route.fetch().json() | moved)
+    )
+    press(
+        page, "button:text-is('Decide')", "p[role=alert]:has-text('Version 2 decided')"
+    )
 
 
-def test_the_matrix_of_another_model_is_used_and_amounts_have_the_unit_of_the_model(tab, site):
-    order = {"model": "nurses", "learner": {"kind": "logistic"}, "data": two_class_rows(60)}
+def test_the_matrix_of_another_model_is_used_and_amounts_have_the_unit_of_the_model(
+    tab, site
+):
+    order = {
+        "model": "nurses",
+        "learner": {"kind": "logistic"},
+        "data": two_class_rows(60),
+    }
     trained(
         site.client,
-        {**order, "unit": "EUR", "benefits": [[0, -7], [-4, 4]], "actions": ["go", "stay"]},
+        {
+            **order,
+            "unit": "EUR",
+            "benefits": [[0, -7], [-4, 4]],
+            "actions": ["go", "stay"],
+        },
     )
     page = tab.open("cases/triage:1")
     page.click("summary:text-is('Benefit matrix')")
     page.click("summary:text-is('Matrices of other models')")
     page.click("text=Use that of nurses")
     assert page.input_value(CELL) == "-7"
-    for ref, caption in (("triage:1", "of each action"), ("nurses:1", "of each action in EUR")):
+    for ref, caption in (
+        ("triage:1", "of each action"),
+        ("nurses:1", "of each action in EUR"),
+    ):
         if ref not in page.url:
             page = tab.open(f"cases/{ref}")
         page.fill(FIELD, "61")
-        press(page, "button:text-is('Decide')", f"caption:text-is('Expected benefit {caption}')")
+        press(
+            page,
+            "button:text-is('Decide')",
+            f"caption:text-is('Expected benefit {caption}')",
+        )
         assert page.inner_text(".decision") in ("go", "stay")
 
 
-def test_a_file_is_decided_in_chunks_as_the_service_decides_it_whole(tab, site, tmp_path):
+def test_a_file_is_decided_in_chunks_as_the_service_decides_it_whole(
+    tab, site, tmp_path
+):
     """With a column that is no feature, whose values contain quotes, line ends and markup."""
     rows = [
         [f'"{i}",\n<script>alert(9)</script>', *row]
         for i, row in enumerate(hostile_rows(5000)["rows"])
     ]
     path = file_of(
-        tmp_path, rows, names=["note", *FEATURES], name="<img src=x onerror=alert(8)>.csv"
+        tmp_path,
+        rows,
+        names=["note", *FEATURES],
+        name="<img src=x onerror=alert(8)>.csv",
     )
     page = tab.open("cases/woods:1")
     decide_all(page, path, 5000)
@@ -206,7 +243,9 @@ def test_a_file_is_decided_in_chunks_as_the_service_decides_it_whole(tab, site, 
     assert len(content) > 2**18
     assert (
         downloaded(page)
-        == site.client.post("/predict", content=content, params=query, headers=kinds).content
+        == site.client.post(
+            "/predict", content=content, params=query, headers=kinds
+        ).content
     )
 
 
@@ -223,7 +262,10 @@ def test_a_retry_goes_on_at_the_chunk_that_failed(tab, tmp_path, status):
         else:
             route.abort()
 
-    rows = [[*row, f"{i} {'x' * 900}"] for i, row in enumerate(two_class_rows(400, seed=8)["rows"])]
+    rows = [
+        [*row, f"{i} {'x' * 900}"]
+        for i, row in enumerate(two_class_rows(400, seed=8)["rows"])
+    ]
     page = tab.open("cases/triage:1")
     page.set_input_files("input[type=file]", file_of(tmp_path, rows, "note"))
     page.route("**/predict?*", second_fails)
@@ -232,18 +274,25 @@ def test_a_retry_goes_on_at_the_chunk_that_failed(tab, tmp_path, status):
     assert len(chunks) == 3
     assert chunks[0] != chunks[1] == chunks[2]
     head, *found = csv.reader(downloaded(page).decode().splitlines())
-    assert [row[head.index("note")].split()[0] for row in found] == [str(i) for i in range(400)]
+    assert [row[head.index("note")].split()[0] for row in found] == [
+        str(i) for i in range(400)
+    ]
 
 
 def test_a_column_of_ids_names_the_decisions_of_a_file(tab, tmp_path, recorded):
-    rows = [[*row, f"visit-{i}"] for i, row in enumerate(two_class_rows(20, seed=3)["rows"])]
+    rows = [
+        [*row, f"visit-{i}"] for i, row in enumerate(two_class_rows(20, seed=3)["rows"])
+    ]
     before, path = recorded(), file_of(tmp_path, rows, "id")
     page = tab.open("cases/triage:1")
     page.check("text=Record decisions")
     for _ in range(2):
         with page.expect_request("**/predict?*") as request:
             decide_all(page, path, 20)
-        assert (query_of(request.value)["id"], query_of(request.value)["keep"]) == ("id", "[]")
+        assert (query_of(request.value)["id"], query_of(request.value)["keep"]) == (
+            "id",
+            "[]",
+        )
     assert recorded() == before + 20
 
 
@@ -265,7 +314,9 @@ def test_a_case_whose_answer_was_lost_is_recorded_once(tab, recorded):
     page.click("button:text-is('Decide')")
     press(page, "button:text-is('Retry')", ".decision")
     assert recorded() == before + 1
-    press(page, "button:text-is('Decide')", "main:not(:has([aria-busy=true])) .decision")
+    press(
+        page, "button:text-is('Decide')", "main:not(:has([aria-busy=true])) .decision"
+    )
     assert recorded() == before + 2, "another decision"
 
 
@@ -281,7 +332,9 @@ def test_changing_what_a_case_is_asked_with_records_nothing(tab, recorded):
         with page.expect_response("**/acquire"):
             change()
         return str(
-            page.inner_text("main:not(:has([aria-busy=true])) section:has(button:text-is('Start'))")
+            page.inner_text(
+                "main:not(:has([aria-busy=true])) section:has(button:text-is('Start'))"
+            )
         )
 
     budget.fill("0")
@@ -291,10 +344,14 @@ def test_changing_what_a_case_is_asked_with_records_nothing(tab, recorded):
         lambda: page.fill(CELL, "-9"),
         lambda: page.uncheck("text=Stop when a question costs more than it gains"),
     )
-    assert all("This is a trial, which is not recorded" in after(change) for change in trials)
+    assert all(
+        "This is a trial, which is not recorded" in after(change) for change in trials
+    )
     assert recorded() == before + 1
     budget.fill("")
-    assert "trial" not in after(lambda: budget.press("Tab")), "a question is no decision"
+    assert "trial" not in after(lambda: budget.press("Tab")), (
+        "a question is no decision"
+    )
     after(lambda: page.click("button:text-is('Start')"))
     first, *others, last = (
         json.loads(one.post_data) for one in asked if one.url.endswith("/acquire")
@@ -322,7 +379,9 @@ HARMLESS = ["-3.5", "-3,5", "+7", "-1e3", "a=1", "it's", 'say "=1"', ""]
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "utf-16", "utf-16be"])
-def test_a_file_of_cases_comes_back_in_each_encoding_without_formulas(tab, tmp_path, encoding):
+def test_a_file_of_cases_comes_back_in_each_encoding_without_formulas(
+    tab, tmp_path, encoding
+):
     """Names and text whose bytes contain those of a line end; what a spreadsheet would compute is marked as text. What
     the service warns of is shown.
     """
@@ -331,12 +390,16 @@ def test_a_file_of_cases_comes_back_in_each_encoding_without_formulas(tab, tmp_p
     rows = [["61,5", "70", one, "mild"] for one in notes[:-1]] + [
         ["48,25", "70", notes[-1], "unheard of"]
     ]
-    path = file_of(tmp_path, rows, names=["age", "pulse", f"={note}", "pain"], delimiter=";")
+    path = file_of(
+        tmp_path, rows, names=["age", "pulse", f"={note}", "pain"], delimiter=";"
+    )
     codec = {"latin-1": "cp1252", "utf-16be": "utf-16-be"}.get(encoding, encoding)
     start = "\ufeff" if encoding == "utf-16be" else ""
     Path(path).write_bytes((start + Path(path).read_bytes().decode()).encode(codec))
     page = tab.open("cases/triage:1")
-    page.get_by_label("Encoding").select_option(encoding[:6] if "16" in encoding else encoding)
+    page.get_by_label("Encoding").select_option(
+        encoding[:6] if "16" in encoding else encoding
+    )
     page.set_input_files("input[type=file]", path)
     press(page, "text=Decide all", ".problem:has-text('change “Decimals as”')")
     page.get_by_label("Decimals as").select_option(",")
@@ -353,11 +416,18 @@ def test_a_file_of_cases_comes_back_in_each_encoding_without_formulas(tab, tmp_p
 
 @pytest.mark.parametrize(
     "head",
-    ["age, pulse ,\tpain", '\r\n\r\nage," pulse",pain', ",age,pulse,pain", "id, age,pulse,pain"],
+    [
+        "age, pulse ,\tpain",
+        '\r\n\r\nage," pulse",pain',
+        ",age,pulse,pain",
+        "id, age,pulse,pain",
+    ],
 )
 def test_names_of_columns_are_read_as_the_service_reads_them(tab, tmp_path, head):
     index = "7," if head.count(",") == 3 else ""
-    (tmp_path / "cases.csv").write_text(f"{head}\n{index}61,70,mild\n{index}62,70,mild\n")
+    (tmp_path / "cases.csv").write_text(
+        f"{head}\n{index}61,70,mild\n{index}62,70,mild\n"
+    )
     page = tab.open("lab/triage:1")
     page.set_input_files("input[type=file]", tmp_path / "cases.csv")
     page.wait_for_selector("text=0 of 2 cases get another action")
@@ -401,12 +471,17 @@ def test_each_case_is_decided_by_its_own_benefits(tab, loans, tmp_path):
     page.get_by_label("Ids of cases").select_option("applicant")
     page.check("text=Record decisions")
     press(page, "text=Decide all", "text=200 rows decided")
-    assert "default: grant costs 0.5 times loan_amount, refuse brings 0" in page.inner_text("main")
+    assert (
+        "default: grant costs 0.5 times loan_amount, refuse brings 0"
+        in page.inner_text("main")
+    )
     lines = rows_of(downloaded(page))
     assert [line["decision"] for line in lines] == expected["decisions"]
     assert [line["applicant"] for line in lines] == [row[0] for row in rows]
     benefits = [float(line["benefit:grant"]) for line in lines]
-    assert benefits == pytest.approx([pair[0] for pair in expected["expected_benefits"]])
+    assert benefits == pytest.approx(
+        [pair[0] for pair in expected["expected_benefits"]]
+    )
     report = loans.client.get("/models/loans/outcomes").json()
     assert report["decisions"] == 200
     promised = sum(map(max, expected["expected_benefits"]))
@@ -436,7 +511,10 @@ def test_questions_know_what_a_benefit_depends_on(tab, loans):
         section.get_by_label("fee").fill("3")
         section.get_by_label("fee").press("Tab")
     sent = json.loads(request.value.post_data)
-    assert (sent["columns"], sent["instances"]) == ({"fee": [3]}, [{"loan_amount": 9000}])
+    assert (sent["columns"], sent["instances"]) == (
+        {"fee": [3]},
+        [{"loan_amount": 9000}],
+    )
 
 
 def test_limits_hold_for_a_file_as_a_whole(tab, loans, tmp_path):
@@ -458,7 +536,9 @@ def test_limits_hold_for_a_file_as_a_whole(tab, loans, tmp_path):
         "tr:has(th:text-is('refuse')) >> nth=0"
     )
     page.get_by_label("refuse", exact=True).fill("60")
-    assert page.locator("text=rows decided").count() == 0, "nothing stays beside other limits"
+    assert page.locator("text=rows decided").count() == 0, (
+        "nothing stays beside other limits"
+    )
 
 
 def test_a_column_of_the_file_is_chosen_for_the_ids(tab, loans, tmp_path):
@@ -467,7 +547,8 @@ def test_a_column_of_the_file_is_chosen_for_the_ids(tab, loans, tmp_path):
     choice = page.get_by_label("Ids of cases")
     for names, chosen in ((["id", *LOAN_COLUMNS[1:]], "id"), (LOAN_COLUMNS, "")):
         page.set_input_files(
-            "input[type=file]", file_of(tmp_path, rows, names=names, name=f"{names[0]}.csv")
+            "input[type=file]",
+            file_of(tmp_path, rows, names=names, name=f"{names[0]}.csv"),
         )
         page.wait_for_selector(f"option[value='{names[0]}']", state="attached")
         assert choice.input_value() == chosen
@@ -475,7 +556,10 @@ def test_a_column_of_the_file_is_chosen_for_the_ids(tab, loans, tmp_path):
     choice.select_option("applicant")
     with page.expect_request("**/predict?*") as request:
         press(page, "text=Decide all", "text=20 rows decided")
-    assert (query_of(request.value)["id"], query_of(request.value)["keep"]) == ("applicant", "[]")
+    assert (query_of(request.value)["id"], query_of(request.value)["keep"]) == (
+        "applicant",
+        "[]",
+    )
 
 
 def test_a_number_has_costs_an_interval_and_bands(tab, loans, tmp_path):
@@ -506,7 +590,9 @@ def test_a_number_has_costs_an_interval_and_bands(tab, loans, tmp_path):
     lines = rows_of(downloaded(page))
     assert {"decision", "expected_cost", "low", "high", "value"} <= lines[0].keys()
     assert sum(float(line["decision"]) for line in lines) == pytest.approx(36000)
-    assert page.locator("caption:has-text('what one unit more would save')").count() == 1
+    assert (
+        page.locator("caption:has-text('what one unit more would save')").count() == 1
+    )
 
     page.get_by_label("Bands begin at").fill("500; 900")
     assert page.locator("table.matrix tbody th").all_inner_texts() == [
@@ -521,7 +607,9 @@ def test_a_number_has_costs_an_interval_and_bands(tab, loans, tmp_path):
     assert page.inner_text(".decision") == answer["decisions"][0]
     page.get_by_label("from 900", exact=True).last.fill("3")
     press(page, "text=Decide all", "text=50 rows decided")
-    assert [line["decision"] for line in rows_of(downloaded(page))].count("from 900") <= 3
+    assert [line["decision"] for line in rows_of(downloaded(page))].count(
+        "from 900"
+    ) <= 3
 
 
 def test_dates_are_asked_for_and_shown_as_the_file_has_them(tab, loans):
@@ -529,7 +617,9 @@ def test_dates_are_asked_for_and_shown_as_the_file_has_them(tab, loans):
     hint = page.inner_text("label:text-is('opened') + input + small")
     card = loans.client.get("/models/loans:1").json()
     (opened,) = [one for one in card["features"] if one["name"] == "opened"]
-    low, high = (f"{EPOCH + timedelta(opened[end]):%d/%m/%Y}" for end in ("low", "high"))
+    low, high = (
+        f"{EPOCH + timedelta(opened[end]):%d/%m/%Y}" for end in ("low", "high")
+    )
     assert hint == f"day/month/year: {low} to {high}"
     tab.open("models/loans/1")
     assert f"{low} to {high}" in page.inner_text("tr:has(th:text-is('opened'))")

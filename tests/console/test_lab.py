@@ -15,7 +15,16 @@ from tests.console.demo import BENEFITS
 from tests.console.loans import ACTIONS as LOAN_ACTIONS
 from tests.console.loans import BENEFITS as LOAN_BENEFITS
 from tests.console.loans import COLUMNS, loan_rows
-from tests.console.tab import CELL, FIELD, alike, asked_of, file_of, intervals_of, judged, press
+from tests.console.tab import (
+    CELL,
+    FIELD,
+    alike,
+    asked_of,
+    file_of,
+    intervals_of,
+    judged,
+    press,
+)
 
 
 def open_saved(page, name="autumn-2026", said="autumn-2026, version 2, the newest"):
@@ -39,10 +48,12 @@ def test_the_lab_follows_the_matrix(tab, site, tmp_path):
     assert alike(report["upper_bound"], *widths) in others
     assert page.get_attribute("payoff-chart path", "d") != before
     codes = page.locator("pre").all_text_contents()
-    row = json.dumps({CLASSES[0]: dict(zip(ACTIONS, (0, -3), strict=True))}, separators=(",", ":"))[
-        1:-1
-    ]
-    assert [row in code.replace("'\\''", "'") and ADMIN_KEY not in code for code in codes] == [
+    row = json.dumps(
+        {CLASSES[0]: dict(zip(ACTIONS, (0, -3), strict=True))}, separators=(",", ":")
+    )[1:-1]
+    assert [
+        row in code.replace("'\\''", "'") and ADMIN_KEY not in code for code in codes
+    ] == [
         True,
         True,
     ], codes
@@ -61,7 +72,9 @@ def test_the_lab_follows_the_matrix(tab, site, tmp_path):
     page.focus("input[type=range]")
     page.keyboard.press("ArrowRight")
     press(page, "text=Add an action", "th:text-is('action 3')")
-    page.keyboard.type("refer")  # its name has the focus, and keeps its place when it has changed
+    page.keyboard.type(
+        "refer"
+    )  # its name has the focus, and keeps its place when it has changed
     page.keyboard.press("Tab")
     page.wait_for_selector("th:text-is('refer')")
     assert page.evaluate("document.activeElement.closest('payoff-matrix') !== null")
@@ -72,7 +85,13 @@ def test_the_lab_follows_the_matrix(tab, site, tmp_path):
 def test_a_number_replaces_the_one_that_is_clicked_and_is_sent_as_it_is_shown(tab):
     page = tab.open("lab/woods:1")
     page.wait_for_selector("payoff-chart path")
-    numbers = {"120": 120, "120,5": 120.5, "-,5": -0.5, "\N{MINUS SIGN}1e3": -1000, "0,125": 0.125}
+    numbers = {
+        "120": 120,
+        "120,5": 120.5,
+        "-,5": -0.5,
+        "\N{MINUS SIGN}1e3": -1000,
+        "0,125": 0.125,
+    }
     for typed, number in numbers.items():
 
         def has_the_number(request: Any, number: float = number) -> bool:
@@ -97,7 +116,9 @@ def test_a_cell_that_cannot_be_read_clears_what_was_computed_and_blocks_sending(
         page.wait_for_selector("payoff-chart path")
         page.fill(CELL, typed)
         page.wait_for_selector(".problem:has-text('Benefit of ')")
-        assert page.locator("payoff-chart:visible, dd, main [aria-busy]").count() == 0, typed
+        assert (
+            page.locator("payoff-chart:visible, dd, main [aria-busy]").count() == 0
+        ), typed
         assert page.inner_text("pre >> nth=0") == "The matrix cannot be read."
         asked = asked_of(page)
         press(page, "button:text-is('Save')", ".saved .problem:has-text('Benefit of ')")
@@ -119,16 +140,25 @@ def changed(page: Any, change: Any) -> int:
 
 
 def confusion(page: Any) -> str:
-    return "".join(page.locator("table:has(caption:has-text('by action')) tbody").all_inner_texts())
+    return "".join(
+        page.locator("table:has(caption:has-text('by action')) tbody").all_inner_texts()
+    )
 
 
 def test_the_lab_compares_with_the_reference_whatever_was_edited_before_the_file(
     tab, demo, tmp_path
 ):
     rows = two_class_rows(100, seed=5)["rows"]
-    asked = {"model": "triage:1", "instances": rows, "actions": PLAIN_ACTIONS, "record": False}
+    asked = {
+        "model": "triage:1",
+        "instances": rows,
+        "actions": PLAIN_ACTIONS,
+        "record": False,
+    }
     decided = [
-        demo.client.post("/predict", json=asked | {"benefits": benefits}).json()["decisions"]
+        demo.client.post("/predict", json=asked | {"benefits": benefits}).json()[
+            "decisions"
+        ]
         for benefits in (BENEFITS, [[0, -30], [-4, 4]])
     ]
     expected = sum(a != b for a, b in zip(*decided, strict=True))
@@ -136,7 +166,10 @@ def test_the_lab_compares_with_the_reference_whatever_was_edited_before_the_file
     page = tab.open("lab/triage:1")
     page.fill(CELL, "-30")
     assert (
-        changed(page, lambda: page.set_input_files("input[type=file]", file_of(tmp_path, rows)))
+        changed(
+            page,
+            lambda: page.set_input_files("input[type=file]", file_of(tmp_path, rows)),
+        )
         == expected
     )
     press(page, "text=Use as reference", "text=/^0 of 100 cases/")
@@ -153,7 +186,9 @@ def test_the_lab_compares_by_the_names_of_actions(tab, demo, tmp_path):
             for k, kind in enumerate(("healthy", "ill"))
         }
         matrix = {"benefits": rows, "actions": actions}
-        demo.client.put(f"/models/triage/matrices/{name}", json=matrix).raise_for_status()
+        demo.client.put(
+            f"/models/triage/matrices/{name}", json=matrix
+        ).raise_for_status()
     page = tab.open("lab/triage:1")
     open_saved(page, "never-first", "never")
     page.click("text=Use as reference")
@@ -225,7 +260,9 @@ def test_an_older_version_is_opened_and_cases_are_decided_with_it(tab):
     page.click("summary:text-is('Versions of autumn-2026')")
     press(page, "button:has-text('Open') >> nth=1", "text=autumn-2026, version 1 of 2")
     assert page.input_value(CELL) == "-4"
-    assert all("autumn-2026:1" in code for code in page.locator("pre").all_text_contents())
+    assert all(
+        "autumn-2026:1" in code for code in page.locator("pre").all_text_contents()
+    )
 
     page.goto(page.url.replace("lab", "cases"))
     page.wait_for_selector("h1:has-text('Cases')")
@@ -238,7 +275,9 @@ def test_an_older_version_is_opened_and_cases_are_decided_with_it(tab):
     assert answer.value.header_value("Payoff-Matrix") == "autumn-2026:1"
     page.click("summary:text-is('Benefit matrix')")
     open_saved(page)
-    assert page.locator(".decision").count() == 0, "a decision does not stay beside another matrix"
+    assert page.locator(".decision").count() == 0, (
+        "a decision does not stay beside another matrix"
+    )
 
 
 def test_versions_with_the_same_classes_are_compared_on_one_matrix(tab, site):
@@ -265,7 +304,8 @@ def test_the_lab_judges_and_decides_by_each_case_s_own_benefits(tab, loans, tmp_
     page = tab.open("lab/loans:1")
     page.wait_for_selector("payoff-chart path")
     report = loans.client.post(
-        "/models/loans:1/benefit", json={"benefits": LOAN_BENEFITS, "actions": LOAN_ACTIONS}
+        "/models/loans:1/benefit",
+        json={"benefits": LOAN_BENEFITS, "actions": LOAN_ACTIONS},
     ).json()
     expected = alike(report["expected_benefit"]["benefit"], *intervals_of(report))
     assert page.locator("dd").first.inner_text() == expected
@@ -273,10 +313,15 @@ def test_the_lab_judges_and_decides_by_each_case_s_own_benefits(tab, loans, tmp_
     assert sentences == report["matrix_in_words"]
     assert sentences[0] == "default: grant costs 0.5 times loan_amount, refuse brings 0"
     cell = '{"column":"loan_amount","times":-0.5,"plus":0}'
-    assert [cell in code for code in page.locator("pre").all_text_contents()] == [True, True]
+    assert [cell in code for code in page.locator("pre").all_text_contents()] == [
+        True,
+        True,
+    ]
 
     rows, _ = loan_rows(300, seed=4)
-    path = file_of(tmp_path, [[*row, 100 + i] for i, row in enumerate(rows)], "fee", names=COLUMNS)
+    path = file_of(
+        tmp_path, [[*row, 100 + i] for i, row in enumerate(rows)], "fee", names=COLUMNS
+    )
     page.set_input_files("input[type=file] >> nth=0", path)
     page.wait_for_selector("text=0 of 300 cases")
     page.get_by_label("Ids of cases").select_option("applicant")
@@ -291,10 +336,16 @@ def test_the_lab_judges_and_decides_by_each_case_s_own_benefits(tab, loans, tmp_
             headers={"Content-Type": "text/csv"},
         ).json()["decisions"]
         for stakes in (
-            {"benefits": json.dumps(LOAN_BENEFITS), "actions": json.dumps(LOAN_ACTIONS)},
+            {
+                "benefits": json.dumps(LOAN_BENEFITS),
+                "actions": json.dumps(LOAN_ACTIONS),
+            },
             {
                 "benefits": json.dumps(
-                    [[{"column": "income", "times": -0.01}, 0], [{"column": "fee", "times": 3}, 0]]
+                    [
+                        [{"column": "income", "times": -0.01}, 0],
+                        [{"column": "fee", "times": 3}, 0],
+                    ]
                 ),
                 "actions": json.dumps(LOAN_ACTIONS),
             },

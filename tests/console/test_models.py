@@ -58,7 +58,9 @@ def test_a_key_for_predictions_does_what_it_may(browser, demo):
     page.wait_for_selector(
         ".saved >> text=Saving and deleting them need a key with the scope 'train'"
     )
-    assert page.locator("button:text-is('Save'), button:text-is('Delete…')").count() == 0
+    assert (
+        page.locator("button:text-is('Save'), button:text-is('Delete…')").count() == 0
+    )
     tab.close()
 
 
@@ -94,7 +96,9 @@ def test_a_link_made_by_others_reaches_no_other_path(tab):
         assert page.locator("text=Cancel…").count() == 0, view
     urls = [one.url for one in asked]
     assert not [
-        url for url in urls if "audit" in url.replace("%2Faudit", "") or "/models/woods" in url
+        url
+        for url in urls
+        if "audit" in url.replace("%2Faudit", "") or "/models/woods" in url
     ]
 
 
@@ -121,7 +125,10 @@ def test_long_lists_are_listed_to_the_end(tab):
             for i in range(100)
         ]
         route.fulfill(
-            json={"models": lines, "next_page_token": str(page + 1) if page < 10 else None}
+            json={
+                "models": lines,
+                "next_page_token": str(page + 1) if page < 10 else None,
+            }
         )
 
     tab.page.route("**/models?*", answer)
@@ -134,7 +141,9 @@ def test_a_model_is_imported(tab, site, tmp_path):
     numbers = np.array([row[:2] for row in data["rows"]])
     fitted = LogisticRegression().fit(numbers, data["labels"])
     path = tmp_path / "model.onnx"
-    path.write_bytes(skl2onnx.to_onnx(fitted, numbers[:1].astype(np.float32)).SerializeToString())
+    path.write_bytes(
+        skl2onnx.to_onnx(fitted, numbers[:1].astype(np.float32)).SerializeToString()
+    )
     lines = [
         f"{age},{pulse},{label}"
         for (age, pulse), label in zip(numbers, data["labels"], strict=True)
@@ -158,7 +167,11 @@ def test_a_model_is_imported(tab, site, tmp_path):
 def test_sets_are_chosen_and_drawn(tab, site):
     page = tab.open("sets")
     items = {"<img src=x onerror=alert(12)>": 0.2, "b": 0.9, "c": 0.6}
-    asked = {"probabilities": [*items.values()], "setting": "binary", "loss": {"name": "f_beta"}}
+    asked = {
+        "probabilities": [*items.values()],
+        "setting": "binary",
+        "loss": {"name": "f_beta"},
+    }
     page.fill("textarea", "\n".join(f"{name},{p}" for name, p in items.items()))
     page.click("text=Choose the set")
     answer = site.client.post("/retrieve", json=asked).json()["sets"][0]
@@ -167,10 +180,12 @@ def test_sets_are_chosen_and_drawn(tab, site):
         list(items)[place] for place in answer["selected"]
     ]
     page.fill("textarea", "0.2, 1.7")
-    press(page, "text=Choose the set", ".problem b:text-is('probabilities > 1 (1.7): ')")
-    detail = site.client.post("/retrieve", json=asked | {"probabilities": [0.2, 1.7]}).json()[
-        "detail"
-    ]
+    press(
+        page, "text=Choose the set", ".problem b:text-is('probabilities > 1 (1.7): ')"
+    )
+    detail = site.client.post(
+        "/retrieve", json=asked | {"probabilities": [0.2, 1.7]}
+    ).json()["detail"]
     assert page.inner_text(".problem").count(detail) == 1
     page.fill("textarea", "0,9; 0,25")  # decimal commas
     with page.expect_request("**/retrieve") as request:
@@ -203,7 +218,8 @@ def test_a_file_is_shown_and_what_the_service_refuses_is_changed_beside_it(
         "later",
     ]
     lines = [
-        f"{40 + i};{i % 3 or ''};{'yes' if i % 4 else 'no'};{'well' * (i % 2)}" for i in range(40)
+        f"{40 + i};{i % 3 or ''};{'yes' if i % 4 else 'no'};{'well' * (i % 2)}"
+        for i in range(40)
     ]
     path = tmp_path / "<svg onload=alert(10)>.csv"
     path.write_bytes(end.join([";".join(names), *lines, ""]).encode(encoding))
@@ -214,16 +230,38 @@ def test_a_file_is_shown_and_what_the_service_refuses_is_changed_beside_it(
     for label in ("Column to predict", "More columns to predict"):
         found = page.locator(f"label:text-is('{label}') + select option")
         assert [one.strip() for one in found.all_text_contents()] == names, label
-    rows = page.locator("table:has(caption:text-is('Columns, by the first 40 rows')) tbody tr")
-    assert rows.all_inner_texts()[1].split()[:6] == ["städte", "1,", "2", "14", "2", "as"]
-    assert page.locator("table:has(caption:text-is('The first 5 rows')) tbody tr").count() == 5
+    rows = page.locator(
+        "table:has(caption:text-is('Columns, by the first 40 rows')) tbody tr"
+    )
+    assert rows.all_inner_texts()[1].split()[:6] == [
+        "städte",
+        "1,",
+        "2",
+        "14",
+        "2",
+        "as",
+    ]
+    assert (
+        page.locator("table:has(caption:text-is('The first 5 rows')) tbody tr").count()
+        == 5
+    )
     page.get_by_label("Read städte as").select_option("category")
     press(page, "button:text-is('Upload')", ".problem:has-text('the label is missing')")
     assert page.evaluate("document.activeElement.querySelector('.problem') !== null")
-    read = page.locator("table:has(caption:text-is('How each column was read')) tbody tr")
-    kinds = {name: kind for name, kind, *_ in (one.split("\t") for one in read.all_inner_texts())}
+    read = page.locator(
+        "table:has(caption:text-is('How each column was read')) tbody tr"
+    )
+    kinds = {
+        name: kind
+        for name, kind, *_ in (one.split("\t") for one in read.all_inner_texts())
+    }
     assert list(kinds) == ["later", *names[:3]]
-    assert list(kinds.values()) == ["categorical", "numeric", "categorical", "categorical"]
+    assert list(kinds.values()) == [
+        "categorical",
+        "numeric",
+        "categorical",
+        "categorical",
+    ]
     assert "the label is missing" in read.first.inner_text()
     page.get_by_label("Column to predict").select_option(names[2])
     page.get_by_label("Read later as").select_option("ignore")
@@ -296,10 +334,15 @@ def test_learners_of_numbers_are_compared_by_what_a_unit_costs(tab, site):
     rows, rents = rent_rows(60)
     lines = [
         "area,floor,rent",
-        *(f"{area},{floor},{rent}" for (area, floor), rent in zip(rows, rents, strict=True)),
+        *(
+            f"{area},{floor},{rent}"
+            for (area, floor), rent in zip(rows, rents, strict=True)
+        ),
     ]
     form = {"label": "rent", "label_type": "number"}
-    made = site.client.post("/datasets", data=form, files={"file": "\n".join(lines)}).json()["id"]
+    made = site.client.post(
+        "/datasets", data=form, files={"file": "\n".join(lines)}
+    ).json()["id"]
     page = tab.open(f"jobs/new/{made}")
     page.get_by_label("A unit too few costs").fill("4")
     page.uncheck("label:has-text('gradient_boosting') input")
@@ -325,10 +368,14 @@ def test_a_wrong_order_shows_the_place_and_cancelling_asks_first(tab, site):
     page.click("summary:text-is('Parameters')")
     page.fill("form input >> nth=0", "slow")
     page.locator("form").first.evaluate("form => { form.noValidate = true; }")
-    page.locator("label:text-is('C') + input").evaluate("one => one.removeAttribute('min')")
+    page.locator("label:text-is('C') + input").evaluate(
+        "one => one.removeAttribute('min')"
+    )
     page.fill("label:text-is('C') + input", "-4")
     press(page, "button:text-is('Train')", ".problem b:text-is('learner > C (-4): ')")
-    assert "slow" not in [one["name"] for one in site.client.get("/models").json()["models"]]
+    assert "slow" not in [
+        one["name"] for one in site.client.get("/models").json()["models"]
+    ]
 
     event = f"data: {json.dumps(RUNNING | {'stage': 'half <b>way</b>', 'progress': 0.5})}\n\n"
     page.route("**/train/job_x", lambda route: route.fulfill(json=RUNNING))
@@ -337,7 +384,9 @@ def test_a_wrong_order_shows_the_place_and_cancelling_asks_first(tab, site):
     page.wait_for_selector("p:text-is('half <b>way</b>')")
     asked = asked_of(page)
     page.click("text=Cancel…")
-    with page.expect_request("**/train/job_x/events"):  # the next one, as the stream has ended
+    with page.expect_request(
+        "**/train/job_x/events"
+    ):  # the next one, as the stream has ended
         page.click("dialog >> button:text-is('Cancel')")
     assert "DELETE" not in [one.method for one in asked]
 
@@ -357,11 +406,15 @@ def test_a_wrong_order_shows_the_place_and_cancelling_asks_first(tab, site):
     ],
 )
 @pytest.mark.sampled
-def test_every_field_for_numbers_that_cannot_be_read_is_named(tab, view, label, typed, button):
+def test_every_field_for_numbers_that_cannot_be_read_is_named(
+    tab, view, label, typed, button
+):
     page = tab.open(view)
     if label == "PRICE":
         page.click("summary:has-text('ask question by question')")
-        field = page.locator("section:has(h2:text-is('Prices of features')) input").first
+        field = page.locator(
+            "section:has(h2:text-is('Prices of features')) input"
+        ).first
     else:
         field = (
             page.get_by_label(label, exact=True)
@@ -402,9 +455,11 @@ def test_an_export_is_uploaded_trained_on_and_decided(tab, tmp_path, name):
     values = page.locator("form input[data-form], form input[inputmode=decimal]").first
     values.wait_for()
     values.fill(
-        {"crm": "2024-05-01", "two ways": "EUR 1.000,50", "log": "2026-05-01T10:00Z"}.get(
-            name, "100"
-        )
+        {
+            "crm": "2024-05-01",
+            "two ways": "EUR 1.000,50",
+            "log": "2026-05-01T10:00Z",
+        }.get(name, "100")
     )
     page.click("button:text-is('Decide')")
     page.wait_for_selector(".decision")

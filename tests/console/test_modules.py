@@ -95,7 +95,11 @@ def test_no_figure_is_outside_its_interval(tab):
     for low, high in INTERVALS:
         inside = [low, *(low / 7 * (7 - i) + high / 7 * i for i in range(1, 7)), high]
         found = call(
-            page, "dom.js", "(ends, values) => values.map(its.figures([ends]))", [low, high], inside
+            page,
+            "dom.js",
+            "(ends, values) => values.map(its.figures([ends]))",
+            [low, high],
+            inside,
         )
         numbers = [float(text.replace(",", "").replace(MINUS, "-")) for text in found]
         assert all(numbers[0] <= number <= numbers[-1] for number in numbers), found
@@ -112,13 +116,20 @@ def test_the_scales_are_those_of_the_service(tab):
                  [0, 0], [1e-12, 1e-12], [-3e15, -3e15], [1e8, 1e8 + 1], [-5e8, 4e8]):  # fmt: skip
         expected = Axis.around(ends, 10, 90).ticks(5)
         found = call(
-            page, "chart.js", "(low, high) => its.Axis.around([low, high], 10, 90).ticks(5)", *ends
+            page,
+            "chart.js",
+            "(low, high) => its.Axis.around([low, high], 10, 90).ticks(5)",
+            *ends,
         )
 
         assert [label for _, label in found] == [label for _, label in expected]
-        assert [value for value, _ in found] == pytest.approx([value for value, _ in expected])
+        assert [value for value, _ in found] == pytest.approx(
+            [value for value, _ in expected]
+        )
 
 
 def test_missing_values_are_those_of_the_service():
-    [listed] = re.findall(r"MISSING = new Set\((\[.*?\])\)", (FOLDER / "data.js").read_text())
+    [listed] = re.findall(
+        r"MISSING = new Set\((\[.*?\])\)", (FOLDER / "data.js").read_text()
+    )
     assert tuple(json.loads(listed)) == MISSING

@@ -24,7 +24,9 @@ def test_the_report_is_readable_and_every_amount_has_its_basis(tab, site):
     page = tab.open("outcomes")
     press(page, "main a:text-is('woods')", ".decision")
     page.select_option("form select >> nth=0", "woods:1")
-    assert page.locator(".decision").count() == 0, "a report does not stay beside another choice"
+    assert page.locator(".decision").count() == 0, (
+        "a report does not stay beside another choice"
+    )
     page.select_option("form select >> nth=1", "action")
     page.fill("form input >> nth=0", "2026-03-01")
     page.fill("form input >> nth=1", "2026-03-02")
@@ -40,10 +42,15 @@ def test_the_report_is_readable_and_every_amount_has_its_basis(tab, site):
     for part in (report["realised"], report["difference"]):
         assert f"{alike(part['mean'], [part['low'], part['high']])} (" in text
     assert all(name in text for name in (*ACTIONS, *CLASSES, FEATURES[0]))
-    about = [part["basis"] for part in (report["realised"], report["expected"], report["bounds"])]
+    about = [
+        part["basis"]
+        for part in (report["realised"], report["expected"], report["bounds"])
+    ]
     tables = [
         one.inner_text()
-        for one in page.locator("table:has(th:text-matches('realised|per decision'))").all()
+        for one in page.locator(
+            "table:has(th:text-matches('realised|per decision'))"
+        ).all()
     ]
     assert len(tables) >= 5
     assert all(any(basis in one for basis in about) for one in tables)
@@ -52,7 +59,11 @@ def test_the_report_is_readable_and_every_amount_has_its_basis(tab, site):
         for line in (*report["drift"]["scores"], *report["drift"]["features"])
         if line["drifted"]
     ]
-    assert page.locator("caption:text-is('Drifted') ~ tbody tr").count() == len(drifted) > 0
+    assert (
+        page.locator("caption:text-is('Drifted') ~ tbody tr").count()
+        == len(drifted)
+        > 0
+    )
 
 
 def parts(amount):
@@ -69,7 +80,9 @@ def test_what_challengers_and_other_ways_would_earn_is_reported(tab, demo):
     (challenger,) = report["shadow"]
     assert challenger["cases"] == report["known"]
     estimates = [
-        way[kind] for way in report["exploration"]["ways"].values() for kind in ("ips", "dr")
+        way[kind]
+        for way in report["exploration"]["ways"].values()
+        for kind in ("ips", "dr")
     ]
     counts = [*map(shown, (challenger["cases"], challenger["differing"]))]
     expected = [counts + parts(challenger["gain"]), *map(parts, estimates)]
@@ -90,7 +103,9 @@ def test_estimates_from_no_data_are_not_shown(tab, change):
             return route.continue_()
         report = route.fetch().json()
         exploration = report["exploration"]
-        exploration |= {name: value for name, value in change.items() if name in exploration}
+        exploration |= {
+            name: value for name, value in change.items() if name in exploration
+        }
         for way in exploration["ways"].values():
             way |= {name: value for name, value in change.items() if name in way}
             way["dr"] |= dict.fromkeys(("mean", "low", "high"), -0.9872)
@@ -99,9 +114,9 @@ def test_estimates_from_no_data_are_not_shown(tab, change):
     tab.page.route(re.compile(r"/outcomes(\?|$)"), answered)
     page = tab.open("outcomes/triage@champion")
     page.wait_for_selector("caption:text-is('Estimates for all decisions')")
-    assert [row.split("\t")[2] for row in page.locator(ESTIMATES).all_inner_texts()] == [
-        "\N{EN DASH}"
-    ] * 4
+    assert [
+        row.split("\t")[2] for row in page.locator(ESTIMATES).all_inner_texts()
+    ] == ["\N{EN DASH}"] * 4
 
 
 def test_outcomes_are_reported_from_a_file(tab, tmp_path):

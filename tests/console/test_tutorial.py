@@ -18,10 +18,12 @@ from tests.console.tab import FOLDER, Site, Tab
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tutorial.md").read_text()
 CODE = re.compile(
-    r"^( *)```python\n(.*?)^ *```\n(?:\n *```text\n(.*?)^ *```\n)?", re.DOTALL | re.MULTILINE
+    r"^( *)```python\n(.*?)^ *```\n(?:\n *```text\n(.*?)^ *```\n)?",
+    re.DOTALL | re.MULTILINE,
 )
 BLOCKS = [
-    (textwrap.dedent(code), textwrap.dedent(printed)) for _, code, printed in CODE.findall(PAGE)
+    (textwrap.dedent(code), textwrap.dedent(printed))
+    for _, code, printed in CODE.findall(PAGE)
 ]
 SHORT, FILES, *STEPS = BLOCKS
 CLICKS = re.findall(
@@ -75,7 +77,9 @@ def test_the_python_answers_as_printed_and_the_short_way_takes_at_most_eight_lin
     assert len(Path("decided.csv").read_text().splitlines()) == 170
 
 
-def test_a_decision_under_a_matrix_of_ones_own_takes_eight_clicks(browser, open_site, tables):
+def test_a_decision_under_a_matrix_of_ones_own_takes_eight_clicks(
+    browser, open_site, tables
+):
     """The eight clicks of the page; between them only the keyboard is used."""
     assert len(CLICKS) == 8
     tab = Tab(browser, open_site, "")
@@ -87,7 +91,9 @@ def test_a_decision_under_a_matrix_of_ones_own_takes_eight_clicks(browser, open_
     chooser.value.set_files(tables / "biopsies.csv")
     page.click(f"button:text-is('{named(2)}')")
     page.click(f"text={named(3)}")
-    page.select_option("form select >> nth=0", "logistic")  # 'auto' would do, and take longer
+    page.select_option(
+        "form select >> nth=0", "logistic"
+    )  # 'auto' would do, and take longer
     page.click(f"button:text-is('{named(4)}')")
     page.click(f"text={named(5)}", timeout=60_000)
     page.click(f"details:has-text('{named(6)}') [data-cell='0 0']")
@@ -120,7 +126,9 @@ def named(step: int) -> str:
 
 def test_the_labels_are_those_of_the_console():
     sources = "".join(path.read_text() for path in FOLDER.glob("*.js"))
-    tabs = re.findall(r'^=== "Console"\n\n(.*?)^=== "Python"', PAGE, re.DOTALL | re.MULTILINE)
+    tabs = re.findall(
+        r'^=== "Console"\n\n(.*?)^=== "Python"', PAGE, re.DOTALL | re.MULTILINE
+    )
     labels = {
         " ".join(label.split())
         for text in tabs

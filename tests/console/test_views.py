@@ -46,11 +46,15 @@ def uploaded(page: Any) -> None:
     rows = two_class_rows(500, seed=2)
     lines = [
         [*rows["features"], "diagnosis"],
-        *([*row, label] for row, label in zip(rows["rows"], rows["labels"], strict=True)),
+        *(
+            [*row, label]
+            for row, label in zip(rows["rows"], rows["labels"], strict=True)
+        ),
     ]
     text = "\n".join(",".join(map(str, line)) for line in lines)
     page.set_input_files(
-        "input[type=file]", {"name": "patients.csv", "mimeType": "", "buffer": text.encode()}
+        "input[type=file]",
+        {"name": "patients.csv", "mimeType": "", "buffer": text.encode()},
     )
     press(page, "button:text-is('Upload')", "h3:text-is('Uploaded')")
     page.wait_for_selector("td >> text=Train")
@@ -90,7 +94,13 @@ def test_every_view_fits_a_phone_and_is_accessible(browser, demo, loans, scheme)
     rules = {"resultTypes": ["violations"]} | (
         {"runOnly": ["color-contrast"]} if scheme == "dark" else {}
     )
-    tab = Tab(browser, demo, ADMIN_KEY, viewport={"width": 375, "height": 700}, color_scheme=scheme)
+    tab = Tab(
+        browser,
+        demo,
+        ADMIN_KEY,
+        viewport={"width": 375, "height": 700},
+        color_scheme=scheme,
+    )
     for view, prepare in (VIEWS | dict.fromkeys(WITHOUT, ready)).items():
         page = tab.open(view)
         prepare(page)
@@ -106,11 +116,16 @@ def test_every_view_fits_a_phone_and_is_accessible(browser, demo, loans, scheme)
         assert page.evaluate(f"{cut}.map((one) => one.ariaLabel)") == [], view
         if axe is not None:
             page.evaluate(axe)
-            found = page.evaluate("(options) => axe.run(document, options)", rules)["violations"]
+            found = page.evaluate("(options) => axe.run(document, options)", rules)[
+                "violations"
+            ]
             grave = [one for one in found if one["impact"] in ("serious", "critical")]
             assert not grave, (
                 view,
-                [(one["id"], [node["html"] for node in one["nodes"]][:3]) for one in grave],
+                [
+                    (one["id"], [node["html"] for node in one["nodes"]][:3])
+                    for one in grave
+                ],
             )
     tab.close()
     if axe is None:
@@ -170,16 +185,18 @@ def test_the_files_are_small_and_load_nothing_from_elsewhere():
     )
     for path in FILES:
         text = path.read_text()
-        assert set(re.findall(r"https?://[^\s\"']+", text)) <= {"http://www.w3.org/2000/svg"}, (
-            path.name
-        )
+        assert set(re.findall(r"https?://[^\s\"']+", text)) <= {
+            "http://www.w3.org/2000/svg"
+        }, path.name
         assert not markup.search(text), path.name
 
 
 def test_the_sample_is_the_table_of_the_demo(site):
     rows = list(
         csv.reader(
-            site.client.get("/console/sample.csv", headers={"X-API-Key": ""}).text.splitlines()
+            site.client.get(
+                "/console/sample.csv", headers={"X-API-Key": ""}
+            ).text.splitlines()
         )
     )
     assert (len(rows), len(rows[0])) == (570, 31)
@@ -187,7 +204,8 @@ def test_the_sample_is_the_table_of_the_demo(site):
 
 
 @pytest.mark.parametrize(
-    "path", ["__init__.py", "__pycache__", "../settings.py", "..%2fsettings.py", "%2e%2e/"]
+    "path",
+    ["__init__.py", "__pycache__", "../settings.py", "..%2fsettings.py", "%2e%2e/"],
 )
 def test_nothing_else_is_served_below_the_console(site, path):
     assert site.client.get(f"/console/{path}").status_code == 404
@@ -197,7 +215,9 @@ def test_the_console_can_be_turned_off(tmp_path):
     with serving(settings_for(tmp_path, workers=0, console=False)) as client:
         assert client.get("/").headers["location"] == "/docs"
         assert (
-            client.get("/console/").status_code == client.get("/console/main.js").status_code == 404
+            client.get("/console/").status_code
+            == client.get("/console/main.js").status_code
+            == 404
         )
 
 

@@ -68,7 +68,9 @@ def distant(postgres_url, proxy):
 
 def numbers(database: Database) -> list[int]:
     with database.reading() as connection:
-        return list(connection.execute(select(NUMBERS.c.n).order_by(NUMBERS.c.n)).scalars())
+        return list(
+            connection.execute(select(NUMBERS.c.n).order_by(NUMBERS.c.n)).scalars()
+        )
 
 
 def add(database: Database, n: int) -> None:
@@ -259,7 +261,11 @@ def test_a_database_that_was_lost_is_found_again_at_once(distant, proxy, caplog)
     assert numbers(distant) == [1, 3], (
         "connections that were lost while nobody looked are made anew"
     )
-    told = [record.message for record in caplog.records if record.name == "app.database.engine"]
+    told = [
+        record.message
+        for record in caplog.records
+        if record.name == "app.database.engine"
+    ]
     assert len(told) == 2
     assert "does not answer" in told[0]
     assert "answers again" in told[1]
@@ -307,7 +313,9 @@ def engine():
 @settings(deadline=None)
 @given(
     patterns=st.lists(st.text("ab_-*?", min_size=1, max_size=6), max_size=3),
-    names=st.lists(st.text("ab_-", min_size=1, max_size=6), min_size=1, max_size=8, unique=True),
+    names=st.lists(
+        st.text("ab_-", min_size=1, max_size=6), min_size=1, max_size=8, unique=True
+    ),
 )
 def test_memory_and_sql_agree(engine, patterns, names):
     assert all(map(is_pattern, patterns))
@@ -321,5 +329,7 @@ def test_memory_and_sql_agree(engine, patterns, names):
         transaction.rollback()
 
     assert found == (
-        {name for name in names if regex_of(patterns).fullmatch(name)} if patterns else set()
+        {name for name in names if regex_of(patterns).fullmatch(name)}
+        if patterns
+        else set()
     )

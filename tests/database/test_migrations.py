@@ -69,7 +69,9 @@ def test_the_migrated_tables_are_those_the_program_means(database):
     migrate(database)
 
     with database.reading() as connection:
-        context = MigrationContext.configure(connection, opts={"version_table": REVISION.name})
+        context = MigrationContext.configure(
+            connection, opts={"version_table": REVISION.name}
+        )
         assert compare_metadata(context, METADATA) == []
 
 
@@ -92,7 +94,9 @@ def test_a_database_of_a_newer_program_is_refused_by_name(database):
 
 
 @pytest.mark.thorough
-def test_ten_that_start_at_once_on_an_empty_database_all_come_up(database, database_url):
+def test_ten_that_start_at_once_on_an_empty_database_all_come_up(
+    database, database_url
+):
     def start(all_there):
         own = Database(database_url)
         all_there.wait()

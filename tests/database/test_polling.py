@@ -48,7 +48,9 @@ def test_a_look_that_fails_does_not_end_the_thread():
 def test_each_follower_is_told_in_one_transaction_until_the_end(database):
     begun, told = [], ([], [])
     event.listen(
-        database.engine, "begin", lambda _connection: begun.append(threading.current_thread().name)
+        database.engine,
+        "begin",
+        lambda _connection: begun.append(threading.current_thread().name),
     )
     for tell in (
         lambda _value: 1 / 0,

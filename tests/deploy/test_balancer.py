@@ -23,7 +23,9 @@ KEY = "secret"
 
 
 @contextmanager
-def replica(status: int = 200, check: int | None = None) -> Iterator[tuple[int, list[str]]]:
+def replica(
+    status: int = 200, check: int | None = None
+) -> Iterator[tuple[int, list[str]]]:
     """A server that answers each request with its own head; its port, and the request lines that it has seen.
 
     Asked whether a key is valid it answers like the service, or always with `check`; those requests are not listed.
@@ -45,7 +47,9 @@ def replica(status: int = 200, check: int | None = None) -> Iterator[tuple[int, 
                 self.wfile.write(body)
 
         def check(self) -> None:
-            self.send_response(check or (204 if self.headers["X-API-Key"] == KEY else 401))
+            self.send_response(
+                check or (204 if self.headers["X-API-Key"] == KEY else 401)
+            )
             self.send_header("Retry-After", "7")
             self.send_header("Content-Length", "0")
             self.end_headers()
@@ -83,7 +87,9 @@ def balancer(tmp_path: Path) -> Iterator[Callable[..., httpx.Client]]:
         yield start
 
 
-def raw(client: httpx.Client, head: str, body: bytes = b"") -> tuple[HTTPMessage, int, bytes]:
+def raw(
+    client: httpx.Client, head: str, body: bytes = b""
+) -> tuple[HTTPMessage, int, bytes]:
     """Send this, which httpx would refuse or rewrite; the headers, the status and the body of the answer."""
     with connected(client) as connection:
         connection.sendall(head.replace("\n", "\r\n").encode("latin-1") + b"\r\n")
@@ -93,7 +99,9 @@ def raw(client: httpx.Client, head: str, body: bytes = b"") -> tuple[HTTPMessage
 
 
 def connected(client: httpx.Client) -> socket.socket:
-    return socket.create_connection((client.base_url.host, client.base_url.port or 0), timeout=20)
+    return socket.create_connection(
+        (client.base_url.host, client.base_url.port or 0), timeout=20
+    )
 
 
 def answer_on(connection: socket.socket) -> tuple[HTTPMessage, int, bytes]:
@@ -108,7 +116,11 @@ def test_requests_pass_with_an_id_and_where_they_come_from(balancer):
         given = client.get(
             "/models", headers={"X-Request-ID": "mine-1", "X-API-Key": "secret"}
         ).text
-        forged = {"X-Forwarded-For": "1.2.3.4", "Forwarded": "for=1.2.3.4", "Upgrade": "h2c"}
+        forged = {
+            "X-Forwarded-For": "1.2.3.4",
+            "Forwarded": "for=1.2.3.4",
+            "Upgrade": "h2c",
+        }
         made = client.get("/models", headers=forged).text
 
     assert "X-Request-ID: mine-1\n" in given
@@ -127,9 +139,9 @@ def test_the_access_log_has_no_id_of_a_decision(balancer, tmp_path):
         assert "DELETE /outcomes/ssn-123" in seen
     lines = (tmp_path / "access.log").read_text()
     assert "ssn-123" not in lines
-    assert [json.loads(line)["path"] for line in lines.splitlines()] == ["/outcomes/{id}"] * 2 + [
-        "/outcomes"
-    ]
+    assert [json.loads(line)["path"] for line in lines.splitlines()] == [
+        "/outcomes/{id}"
+    ] * 2 + ["/outcomes"]
 
 
 def test_a_replica_that_cannot_be_reached_costs_no_request(balancer):
@@ -149,7 +161,10 @@ def test_what_changes_nothing_is_asked_again_of_another_replica(balancer):
     with replica(503) as (stopping, refused), replica() as (port, _):
         client = balancer(stopping, port)
         for path in ("/predict", "/retrieve", "/acquire", "/models/m/benefit"):
-            assert [client.post(path, content=b"{}").status_code for _ in range(2)] == [200, 200]
+            assert [client.post(path, content=b"{}").status_code for _ in range(2)] == [
+                200,
+                200,
+            ]
 
     assert refused
 
@@ -178,7 +193,14 @@ SPELLINGS = r"""
 /models/..%5c{} /{}%00 /{}%09 /{}%0A /{}%0D /{}%0D%0A /{}%1F /{}%7F /{}%C2%85 /%0A{} /%0A/{} /{}%20 /{}%2500 /{}%250A
 http://x/{} http://x//{} http://x/models/../{} {} *
 """  # `{}` is the hidden path
-HIDDEN = ("metrics", "METRICS", "%6detrics", "metric%73", "%256Detrics", "%6D%65%74%72%69%63%73")
+HIDDEN = (
+    "metrics",
+    "METRICS",
+    "%6detrics",
+    "metric%73",
+    "%256Detrics",
+    "%6D%65%74%72%69%63%73",
+)
 
 
 @pytest.mark.parametrize(
@@ -197,7 +219,9 @@ HIDDEN = ("metrics", "METRICS", "%6detrics", "metric%73", "%256Detrics", "%6D%65
 def test_what_it_refuses_by_the_head_gets_a_problem_document(balancer, head, status):
     """No metrics for others, no more than a replica would take."""
     with replica() as (port, seen):
-        headers, found, body = raw(balancer(port), head + "X-Request-ID: mine\nConnection: close\n")
+        headers, found, body = raw(
+            balancer(port), head + "X-Request-ID: mine\nConnection: close\n"
+        )
 
     assert found == json.loads(body)["status"] == status
     assert headers["Content-Type"] == "application/problem+json"
@@ -218,7 +242,9 @@ SENT = 8 * 2**20
 
 @pytest.mark.parametrize(("line", "framing"), UPLOADS)
 @pytest.mark.parametrize("key", ["", "X-API-Key: wrong\n"])
-def test_no_body_is_read_before_the_key_is_checked(balancer, tmp_path, line, framing, key):
+def test_no_body_is_read_before_the_key_is_checked(
+    balancer, tmp_path, line, framing, key
+):
     """A body without a valid key is not written to disk, nor passed on."""
     body = bytes(SENT) if "Length" in framing else b"%x\r\n%b\r\n" % (SENT, bytes(SENT))
     with replica() as (port, seen):
@@ -268,15 +294,24 @@ def test_before_the_service_itself(balancer, tmp_path):
     """The service answers the check as the replicas of the other tests do, and its metrics stay hidden."""
     table = b"x,y\n" + b"1,a\n2,b\n" * 10_000
     settings = Settings(
-        home=tmp_path / "home", models=str(tmp_path / "models"), workers=0, admin_key=KEY
+        home=tmp_path / "home",
+        models=str(tmp_path / "models"),
+        workers=0,
+        admin_key=KEY,
     )
     with serving(settings) as service:
         client = balancer(service.base_url.port)
         refused = [
             client.post(
-                "/datasets", content=table, headers={"Content-Type": "text/csv", **headers}
+                "/datasets",
+                content=table,
+                headers={"Content-Type": "text/csv", **headers},
             ).status_code
-            for headers in ({}, {"X-API-Key": "wrong"}, {"Authorization": "Bearer wrong"})
+            for headers in (
+                {},
+                {"X-API-Key": "wrong"},
+                {"Authorization": "Bearer wrong"},
+            )
         ]
         assert "temporary file" not in (tmp_path / "error.log").read_text()
         client.headers["X-API-Key"] = KEY
@@ -308,7 +343,10 @@ def test_before_the_service_itself(balancer, tmp_path):
 
 @pytest.mark.parametrize(
     ("line", "most"),
-    [("POST /datasets HTTP/1.1\r\nX-API-Key: secret", 8), ("POST /predict HTTP/1.1", 200)],
+    [
+        ("POST /datasets HTTP/1.1\r\nX-API-Key: secret", 8),
+        ("POST /predict HTTP/1.1", 200),
+    ],
 )
 def test_one_address_has_so_many_requests_open_at_once(balancer, line, most):
     head = f"{line}\r\nHost: x\r\nContent-Length: 9\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n".encode()
@@ -317,14 +355,19 @@ def test_one_address_has_so_many_requests_open_at_once(balancer, line, most):
         slow = [stack.enter_context(connected(client)) for _ in range(most)]
         for connection in slow:
             connection.sendall(head)
-            assert connection.recv(100).startswith(b"HTTP/1.1 100 ")  # it was counted and let in
+            assert connection.recv(100).startswith(
+                b"HTTP/1.1 100 "
+            )  # it was counted and let in
         headers, _, body = raw(client, head.decode().replace("\r\n", "\n")[:-1])
         refused = json.loads(body)
         for connection in slow:
             connection.sendall(b"123456789")
         answers = {answer_on(connection)[1] for connection in slow}
 
-    assert (refused["status"], refused["type"]) == (429, "urn:payoff:problem:too-many-requests")
+    assert (refused["status"], refused["type"]) == (
+        429,
+        "urn:payoff:problem:too-many-requests",
+    )
     assert headers["Retry-After"] == "1"
     assert answers == {200}
     assert len(seen) == most

@@ -22,7 +22,8 @@ from tests.servers.s3 import access
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 FILES = {
-    name: (ROOT / name).read_text() for name in ("docker-compose.yml", "docker-compose.single.yml")
+    name: (ROOT / name).read_text()
+    for name in ("docker-compose.yml", "docker-compose.single.yml")
 }
 WHOLE: dict[str, Any] = yaml.safe_load(FILES["docker-compose.yml"])
 SINGLE: dict[str, Any] = yaml.safe_load(FILES["docker-compose.single.yml"])
@@ -63,7 +64,8 @@ def test_images_are_pinned_and_only_the_front_is_published(name):
 
     assert service["image"] == "payoff" or re.search(r":v?\d+\.\d+", service["image"])
     assert all(
-        re.match(r"(\$\{PAYOFF_BIND:-)?127\.0\.0\.1\}?:", port) for port in service.get("ports", [])
+        re.match(r"(\$\{PAYOFF_BIND:-)?127\.0\.0\.1\}?:", port)
+        for port in service.get("ports", [])
     )
     assert len(outer) == ("ports" in service), "whoever is not published has no way out"
 
@@ -113,12 +115,17 @@ def test_replicas_trust_the_balancer_and_nobody_else():
         ipaddress.ip_network(default(front[0][name])) for name in ("subnet", "ip_range")
     )
     members = {
-        name for name, service in WHOLE["services"].items() if "front" in service["networks"]
+        name
+        for name, service in WHOLE["services"].items()
+        if "front" in service["networks"]
     }
     balancer = WHOLE["services"]["balancer"]["networks"]["front"]["ipv4_address"]
     address = ipaddress.ip_address(default(balancer))
 
-    assert WHOLE["services"]["service"]["environment"]["PAYOFF_TRUSTED_PROXIES"] == balancer
+    assert (
+        WHOLE["services"]["service"]["environment"]["PAYOFF_TRUSTED_PROXIES"]
+        == balancer
+    )
     assert members == {"balancer", "service"}
     assert address in subnet
     assert address not in replicas, "a replica could be given the balancer's address"
@@ -133,7 +140,10 @@ def default(text: str) -> str:
 def test_the_key_of_prometheus_is_made_once_and_opens_metrics_alone(tmp_path):
     file = tmp_path / "metrics"
     settings = Settings(
-        home=tmp_path / "home", models=str(tmp_path / "models"), workers=0, admin_key="chosen"
+        home=tmp_path / "home",
+        models=str(tmp_path / "models"),
+        workers=0,
+        admin_key="chosen",
     )
     environment = os.environ | {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -142,7 +152,10 @@ def test_the_key_of_prometheus_is_made_once_and_opens_metrics_alone(tmp_path):
 
     def made() -> str:
         subprocess.run(
-            [DEPLOY / "metrics-key.sh", file], env=environment, check=True, capture_output=True
+            [DEPLOY / "metrics-key.sh", file],
+            env=environment,
+            check=True,
+            capture_output=True,
         )
         return file.read_text().strip()
 
@@ -170,7 +183,9 @@ def variables(name: str) -> list[tuple[str, str]]:
 def test_every_variable_is_in_the_example_and_defaults_agree():
     assert {name for file in FILES for name, _ in variables(file)} == EXAMPLE.keys()
     for name, otherwise in variables("docker-compose.yml"):
-        assert otherwise == (f"-{EXAMPLE[name]}" if EXAMPLE[name] else "?run deploy/secrets.sh")
+        assert otherwise == (
+            f"-{EXAMPLE[name]}" if EXAMPLE[name] else "?run deploy/secrets.sh"
+        )
     for name, otherwise in variables("docker-compose.single.yml"):
         assert otherwise == f"-{EXAMPLE[name]}"
 
@@ -188,7 +203,9 @@ def test_secrets_are_made_where_they_are_missing_and_never_made_again(tmp_path):
             assert first[name] != second[name]
     assert files[0].stat().st_mode & 0o077 == 0
 
-    again = subprocess.run([DEPLOY / "secrets.sh", files[0]], capture_output=True, check=False)
+    again = subprocess.run(
+        [DEPLOY / "secrets.sh", files[0]], capture_output=True, check=False
+    )
     assert again.returncode != 0
     assert dict(VARIABLE.findall(files[0].read_text())) == first
 
@@ -210,7 +227,9 @@ def test_prometheus_understands_its_files():
 def test_health_checks_ask_whether_the_process_lives():
     """An outage of the database makes replicas unready; whoever replaced them would end predictions."""
     dockerfile = (ROOT / "Dockerfile").read_text()
-    checks = [json.dumps(SERVICES[name]["healthcheck"]) for name in ("service", "payoff")]
+    checks = [
+        json.dumps(SERVICES[name]["healthcheck"]) for name in ("service", "payoff")
+    ]
 
     for check in (dockerfile, *checks):
         assert "/health/live" in check
@@ -224,11 +243,19 @@ def megabytes(limit: str) -> int:
 
 def test_the_page_has_the_limits_of_all_containers_and_their_sum():
     page = (ROOT / "docs" / "how-to" / "containers.md").read_text()
-    rows = re.findall(r"^\| `([\w-]+)` \| (\d) \| ([\d,]+) MB \| ([\d.]+) \|", page, re.MULTILINE)
+    rows = re.findall(
+        r"^\| `([\w-]+)` \| (\d) \| ([\d,]+) MB \| ([\d.]+) \|", page, re.MULTILINE
+    )
     documented = {name: tuple(row) for name, *row in rows}
-    lasting = {name: service for name, service in WHOLE["services"].items() if name not in ONCE}
+    lasting = {
+        name: service for name, service in WHOLE["services"].items() if name not in ONCE
+    }
     limits = {
-        name: (service.get("scale", 1), megabytes(service["mem_limit"]), service["cpus"])
+        name: (
+            service.get("scale", 1),
+            megabytes(service["mem_limit"]),
+            service["cpus"],
+        )
         for name, service in lasting.items()
     }
     memory = sum(number * size for number, size, _ in limits.values())
@@ -241,7 +268,9 @@ def test_the_page_has_the_limits_of_all_containers_and_their_sum():
     assert f"**{memory / 1024:g} GB** of memory and **{cores:g} cores**" in page
 
 
-def test_the_bucket_is_copied_into_a_folder_and_back(object_store, monkeypatch, tmp_path):
+def test_the_bucket_is_copied_into_a_folder_and_back(
+    object_store, monkeypatch, tmp_path
+):
     """By the script as it is; in place of the container its program runs here."""
     for name, value in access(object_store.endpoint).items():
         monkeypatch.setenv(name, value)
@@ -259,7 +288,9 @@ def test_the_bucket_is_copied_into_a_folder_and_back(object_store, monkeypatch, 
 
     def copied(way: str) -> str:
         command = [DEPLOY / "copy-bucket.sh", way, tmp_path / "copy"]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        return subprocess.run(
+            command, check=True, capture_output=True, text=True
+        ).stdout
 
     assert "2 objects, of which 2" in copied("out")
     assert "2 objects, of which 0" in copied("out")
@@ -275,7 +306,9 @@ def test_actions_of_the_workflow_are_pinned_by_digest():
     actions = re.findall(r"uses: (.*)", workflow)
 
     assert actions
-    assert all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40}  # v[\d.]+", action) for action in actions)
+    assert all(
+        re.fullmatch(r"[\w/-]+@[0-9a-f]{40}  # v[\d.]+", action) for action in actions
+    )
 
 
 def test_programs_of_npm_are_pinned_by_digest():
@@ -284,4 +317,6 @@ def test_programs_of_npm_are_pinned_by_digest():
 
     assert "npm ci" in (ROOT / ".ci" / "run").read_text()
     assert packages
-    assert all(package["integrity"].startswith("sha512-") for package in packages.values())
+    assert all(
+        package["integrity"].startswith("sha512-") for package in packages.values()
+    )

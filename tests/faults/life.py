@@ -25,7 +25,9 @@ def finished(caller: Caller, job_id: str, seconds: float = 120) -> dict:
     """The job once it has succeeded."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        job = caller.insist("GET", f"/train/{job_id}", headers={"Prefer": "wait=5"}).json()
+        job = caller.insist(
+            "GET", f"/train/{job_id}", headers={"Prefer": "wait=5"}
+        ).json()
         if job["status"] in ENDED:
             break
     assert job["status"] == "succeeded", job
@@ -37,12 +39,17 @@ def model_of(system: System, versions: int = 1) -> str:
     name = f"model{next(_NUMBERS)}"
     with Caller(system.replicas) as caller:
         for seed in range(versions):
-            finished(caller, caller.insist("POST", "/train", json=order(name, seed)).json()["id"])
+            finished(
+                caller,
+                caller.insist("POST", "/train", json=order(name, seed)).json()["id"],
+            )
         caller.insist("PUT", f"/models/{name}/aliases/live", json={"version": 1})
     for replica in system.replicas:
         until = time.monotonic() + 60
         while (
-            replica.client.post("/predict", json=QUESTION | {"model": f"{name}@live"}).status_code
+            replica.client.post(
+                "/predict", json=QUESTION | {"model": f"{name}@live"}
+            ).status_code
             != 200
         ):
             assert time.monotonic() < until

@@ -13,7 +13,9 @@ from tests.servers.service import JobWorker, Replica
 
 pytestmark = pytest.mark.thorough
 
-STEADY = {"FAKETIME_DONT_FAKE_MONOTONIC": "1"}  # the clock that waits are measured by never jumps
+STEADY = {
+    "FAKETIME_DONT_FAKE_MONOTONIC": "1"
+}  # the clock that waits are measured by never jumps
 SLOW = {"learner": {"kind": "random_forest", "n_estimators": 60}}
 
 
@@ -42,7 +44,9 @@ def test_workers_whose_clocks_are_wrong(postgres_url, tmp_path):
         ]
         for job in [finished(caller, job["id"]) for job in sent]:
             assert job["attempt"] == 1
-            card = caller.insist("GET", f"/models/timely/versions/{job['model']['version']}").json()
+            card = caller.insist(
+                "GET", f"/models/timely/versions/{job['model']['version']}"
+            ).json()
             for moment in (
                 job["created_at"],
                 job["started_at"],
@@ -50,5 +54,10 @@ def test_workers_whose_clocks_are_wrong(postgres_url, tmp_path):
                 card["created_at"],
             ):
                 assert (
-                    abs((datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds()) < 600
+                    abs(
+                        (
+                            datetime.now(UTC) - datetime.fromisoformat(moment)
+                        ).total_seconds()
+                    )
+                    < 600
                 )

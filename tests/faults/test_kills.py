@@ -22,7 +22,11 @@ SETTINGS = {
     "access_log": False,
     "log_level": "warning",
 }
-QUESTION = {"model": "ward", "instances": [[58.0, 77.5, "mild"]], "benefits": [[0, -1], [-10, 5]]}
+QUESTION = {
+    "model": "ward",
+    "instances": [[58.0, 77.5, "mild"]],
+    "benefits": [[0, -1], [-10, 5]],
+}
 CLIENTS = 4
 
 
@@ -40,7 +44,9 @@ def submit(client: httpx.Client, number: int) -> str:
         "learner": {"kind": "logistic"},
         "data": two_class_rows(300, seed=number),
     }
-    response = client.post("/train", json=order, headers={"Idempotency-Key": f"job-{number}"})
+    response = client.post(
+        "/train", json=order, headers={"Idempotency-Key": f"job-{number}"}
+    )
     assert response.status_code == 202, response.text
     return response.json()["id"]
 
@@ -66,7 +72,9 @@ def test_jobs_and_recorded_decisions_survive_kills(replica):
             for i in range(10_000):
                 record = {"ids": [f"{number}-{i}"]} if i % 2 else True
                 try:
-                    answer = client.post("/predict", json={**QUESTION, "record": record})
+                    answer = client.post(
+                        "/predict", json={**QUESTION, "record": record}
+                    )
                 except httpx.TransportError:
                     return
                 answered.update(answer.json()["ids"])
@@ -74,7 +82,8 @@ def test_jobs_and_recorded_decisions_survive_kills(replica):
     for turn in range(3):
         before = len(answered)
         threads = [
-            threading.Thread(target=ask, args=(f"{turn}-{client}",)) for client in range(CLIENTS)
+            threading.Thread(target=ask, args=(f"{turn}-{client}",))
+            for client in range(CLIENTS)
         ]
         for thread in threads:
             thread.start()
@@ -91,7 +100,9 @@ def test_jobs_and_recorded_decisions_survive_kills(replica):
     versions = [version_of(replica.client, job) for job in jobs]
     listed = replica.client.get("/models/ward").json()["versions"]
     assert sorted(versions) == sorted(line["version"] for line in listed)
-    assert submit(replica.client, 0) == jobs[0], "the same key after all that: still the first job"
+    assert submit(replica.client, 0) == jobs[0], (
+        "the same key after all that: still the first job"
+    )
     database = Database(f"sqlite:///{replica.home / 'payoff.db'}")
     rows = stored(database)
     database.close()

@@ -35,9 +35,13 @@ def test_predictions_go_on_and_all_else_is_told(system, outage):
             first.home / "copies"
         )  # version 2 is neither in memory, being not current, nor there
         asks = (
-            lambda: first.client.post("/predict", json=QUESTION | {"model": f"{name}:2"}),
+            lambda: first.client.post(
+                "/predict", json=QUESTION | {"model": f"{name}:2"}
+            ),
             lambda: second.client.post(
-                "/datasets", files={"file": b"x,y\n1,a\n2,b\n" * 20}, data={"label": "y"}
+                "/datasets",
+                files={"file": b"x,y\n1,a\n2,b\n" * 20},
+                data={"label": "y"},
             ),
         )
     else:
@@ -50,9 +54,14 @@ def test_predictions_go_on_and_all_else_is_told(system, outage):
     with ExitStack() as stack, Crowd() as crowd:
         for _ in range(2):
             caller = stack.enter_context(Caller(system.replicas, account))
-            crowd.do(lambda caller=caller: caller.ask("POST", "/predict", json=live), pause=0.05)
+            crowd.do(
+                lambda caller=caller: caller.ask("POST", "/predict", json=live),
+                pause=0.05,
+            )
         forest = order(name, learner={"kind": "random_forest", "n_estimators": 60})
-        job = caller_of(system, stack).insist("POST", "/train", json=forest).json()["id"]
+        job = (
+            caller_of(system, stack).insist("POST", "/train", json=forest).json()["id"]
+        )
         began, answered = time.monotonic(), account.answered
         OUTAGES[outage](system)
         try:
@@ -65,9 +74,9 @@ def test_predictions_go_on_and_all_else_is_told(system, outage):
         caller = caller_of(system, stack)
         finished(caller, job)
         assert (
-            caller.insist("POST", "/predict", json=live | {"model": f"{name}:2"}).json()["model"][
-                "version"
-            ]
+            caller.insist(
+                "POST", "/predict", json=live | {"model": f"{name}:2"}
+            ).json()["model"]["version"]
             == 2
         )
     assert account.failed == []
@@ -89,7 +98,9 @@ def told_in_time(ask) -> None:
 def test_a_replica_that_starts_without_the_store_is_ready_and_answers(system, fault):
     """With an admin key: without, it would have to see that no key was ever made."""
     name = model_of(system, versions=2)
-    replica = Replica(system.settings | {"admin_key": "mine", "workers": 0}, system.environment)
+    replica = Replica(
+        system.settings | {"admin_key": "mine", "workers": 0}, system.environment
+    )
     replica.client.headers["X-API-Key"] = "mine"
     with closing(replica):
         replica.start()  # and has loaded what is current
@@ -99,7 +110,9 @@ def test_a_replica_that_starts_without_the_store_is_ready_and_answers(system, fa
         replica.start()
 
         for reference, version in ((f"{name}@live", 1), (name, 2), (f"{name}:1", 1)):
-            answer = replica.client.post("/predict", json=QUESTION | {"model": reference})
+            answer = replica.client.post(
+                "/predict", json=QUESTION | {"model": reference}
+            )
             assert answer.status_code == 200, (answer.text, replica.tail())
             assert answer.json()["model"]["version"] == version
 

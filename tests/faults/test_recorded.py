@@ -20,7 +20,10 @@ pytestmark = pytest.mark.thorough
 
 AWAY_SECONDS = 0.4
 _DAY = 86_400
-MATRIX = {"healthy": {"wait": 0.0, "treat": -1.25}, "ill": {"wait": -10.5, "treat": 5.0}}
+MATRIX = {
+    "healthy": {"wait": 0.0, "treat": -1.25},
+    "ill": {"wait": -10.5, "treat": 5.0},
+}
 
 
 class Ledger:
@@ -41,7 +44,9 @@ class Ledger:
     def decide(self, caller: Caller, rows: int) -> None:
         """Decide for so many instances; some of the requests come twice."""
         with self._lock:
-            ids = [f"{self.model} case {number}" for number in islice(self._numbers, rows)]
+            ids = [
+                f"{self.model} case {number}" for number in islice(self._numbers, rows)
+            ]
             twice = self._chance.random() < 0.1
         rows_sent = [
             [round(30 + crc32(id_.encode()) % 500 / 10, 1), 70 + i % 7, "mild"]
@@ -58,7 +63,10 @@ class Ledger:
         with self._lock:
             for i, id_ in enumerate(ids):
                 action = answer["actions"].index(answer["decisions"][i])
-                self.decided[id_] = (answer["decisions"][i], answer["expected_benefits"][i][action])
+                self.decided[id_] = (
+                    answer["decisions"][i],
+                    answer["expected_benefits"][i][action],
+                )
             self.untold += ids
 
     def tell(self, caller: Caller, most: int) -> None:
@@ -72,7 +80,9 @@ class Ledger:
         outcomes = [{"id": id_, "truth": truth} for id_, truth in new.items()]
         outcomes += [{"id": id_, "truth": self.truths[id_]} for id_ in told]
         with self.telling:
-            answer = caller.insist("POST", "/outcomes", json={"outcomes": outcomes}).json()
+            answer = caller.insist(
+                "POST", "/outcomes", json={"outcomes": outcomes}
+            ).json()
         assert answer["unknown"] == []
         assert answer["conflicts"] == []
         assert answer["accepted"] + answer["unchanged"] == len(outcomes)
@@ -86,7 +96,8 @@ class Ledger:
             "known": len(self.truths),
             "expected": fsum(expected for _, expected in self.decided.values()),
             "realised": fsum(
-                MATRIX[truth][self.decided[id_][0]] for id_, truth in self.truths.items()
+                MATRIX[truth][self.decided[id_][0]]
+                for id_, truth in self.truths.items()
             ),
         }
 
@@ -94,7 +105,10 @@ class Ledger:
 def reported(caller, model):
     """The same sums as the service reports them."""
     report = caller.insist("GET", f"/models/{model}/outcomes").json()
-    sums = {"expected": report["expected"]["total"], "realised": report["realised"]["total"]}
+    sums = {
+        "expected": report["expected"]["total"],
+        "realised": report["realised"]["total"],
+    }
     return {"decisions": report["decisions"], "known": report["known"], **sums}
 
 

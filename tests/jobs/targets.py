@@ -23,7 +23,9 @@ from payoff import progress
 from payoff.errors import Invalid
 
 TABLES = MetaData()
-PUBLISHED = Table("published", TABLES, Column("job", String), Column("attempt", Integer))
+PUBLISHED = Table(
+    "published", TABLES, Column("job", String), Column("attempt", Integer)
+)
 STARTED = Table("started", TABLES, Column("job", String), Column("pid", Integer))
 
 
@@ -52,7 +54,9 @@ def published(queue):
 def started(queue):
     """The processes in which attempts began."""
     with queue.database.reading() as connection:
-        return list(connection.execute(select(STARTED.c.pid).order_by(STARTED.c.pid)).scalars())
+        return list(
+            connection.execute(select(STARTED.c.pid).order_by(STARTED.c.pid)).scalars()
+        )
 
 
 def work(url, job):
@@ -64,7 +68,9 @@ def work(url, job):
             return
         result = DEEDS[job.spec["do"]](queue, job) or {}
         with queue.database.writing() as connection:
-            connection.execute(insert(PUBLISHED).values(job=job.id, attempt=job.attempt))
+            connection.execute(
+                insert(PUBLISHED).values(job=job.id, attempt=job.attempt)
+            )
             queue.succeed(connection, job, result)
     if job.spec["do"] == "die after success":
         os.kill(os.getpid(), signal.SIGKILL)
@@ -188,5 +194,7 @@ def claim_all(url, name):
     with opened(url) as queue:
         while job := queue.claim(name):
             with queue.database.writing() as connection:
-                connection.execute(insert(PUBLISHED).values(job=job.id, attempt=job.attempt))
+                connection.execute(
+                    insert(PUBLISHED).values(job=job.id, attempt=job.attempt)
+                )
                 queue.succeed(connection, job, {})

@@ -74,7 +74,11 @@ def test_whatever_is_killed_whenever_each_job_succeeds_once(queue, serve):
     while (queue.status().jobs["succeeded"] < 24) and time.monotonic() < until:
         time.sleep(chance.uniform(0.05, 0.3))
         if chance.random() < 0.7:
-            jobs = {process.pid: process for program in programs for process in family(program)}
+            jobs = {
+                process.pid: process
+                for program in programs
+                for process in family(program)
+            }
             hit = [jobs[pid] for pid in targets.started(queue) if pid in jobs]
             with contextlib.suppress(psutil.NoSuchProcess, IndexError):
                 chance.choice(hit).kill()

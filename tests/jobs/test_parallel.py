@@ -34,7 +34,10 @@ LEARNERS = {
         n_estimators=18, random_state=0, categorical_features=[0], alpha=2.0
     ),
     "budget": lambda: BudgetForest(
-        budget=3.0, random_state=0, n_estimators=5, feature_costs=[1.0, 2.0, 4.0, 1.0, 1.0]
+        budget=3.0,
+        random_state=0,
+        n_estimators=5,
+        feature_costs=[1.0, 2.0, 4.0, 1.0, 1.0],
     ),
     "gradient_boosting": lambda: GradientBoosting(max_iter=5, random_state=0),
     "logistic": lambda: Logistic(random_state=0, calibration="isotonic"),
@@ -46,7 +49,9 @@ def cases(n=600):
     X = random.normal(size=(n, 5))
     X[:, 0] = random.integers(0, 6, n)
     X[random.random((n, 5)) < 0.05] = np.nan
-    return X, (np.nan_to_num(X[:, 1] + X[:, 0] / 3) + random.normal(size=n) > 1).astype(int)
+    return X, (np.nan_to_num(X[:, 1] + X[:, 0] / 3) + random.normal(size=n) > 1).astype(
+        int
+    )
 
 
 @pytest.fixture
@@ -76,7 +81,9 @@ def test_where_pieces_run_does_not_change_a_bit(dask_cluster, kind):
 def test_comparisons_are_the_same_wherever_their_fits_run(dask_cluster):
     X, y = cases()
     schema = Schema(tuple(Feature(name, "number") for name in "abcde"))
-    table = Table(schema=schema, X=X, y=y, classes=("no", "yes"), labels=("label",), digest="")
+    table = Table(
+        schema=schema, X=X, y=y, classes=("no", "yes"), labels=("label",), digest=""
+    )
     learners = [
         {"kind": kind, "parameters": catalogue.resolve({"kind": kind}).parameters}
         for kind in ("logistic", "cost_naive_bayes")
@@ -111,7 +118,9 @@ def test_progress_arrives_as_pieces_finish(dask_cluster):
         progress.listen(lambda fraction, stage: heard.append((fraction, stage))),
     ):
         sums = list(pieces.shares(4))
-        assert Parallel()([delayed(targets.pools)()]) == [{1}], "a piece uses one thread"
+        assert Parallel()([delayed(targets.pools)()]) == [{1}], (
+            "a piece uses one thread"
+        )
     assert heard == [(number / 4, f"piece {number}") for number in range(1, 5)]
     assert sums == [pieces.ROWS[number::7].sum() for number in range(4)]
 
@@ -119,13 +128,18 @@ def test_progress_arrives_as_pieces_finish(dask_cluster):
 def test_an_error_of_the_work_comes_back_as_it_is(dask_cluster):
     X, y = cases(200)
     X[3, 1] = 1e300
-    with pieces_run_on(dask_cluster, 1), pytest.raises(Invalid, match=r"at most 3.4e\+38"):
+    with (
+        pieces_run_on(dask_cluster, 1),
+        pytest.raises(Invalid, match=r"at most 3.4e\+38"),
+    ):
         RandomForest(random_state=0).fit(X, y)
     with pieces_run_on(dask_cluster, 1), pytest.raises(ZeroDivisionError):
         Parallel()(delayed(divmod)(number, 0) for number in range(3))
 
 
-def test_a_scheduler_that_is_not_there_is_said_to_be_away_without_its_address(monkeypatch):
+def test_a_scheduler_that_is_not_there_is_said_to_be_away_without_its_address(
+    monkeypatch,
+):
     monkeypatch.setattr(cluster, "_CONNECT_SECONDS", 0.5)
     address = f"tcp://127.0.0.1:{free_port()}"
     with (
@@ -164,10 +178,15 @@ def test_a_lost_scheduler_ends_the_attempt_in_clear_words(mortal):
         sums = pieces.shares(50, seconds=0.1)
         next(sums)
         threading.Timer(0.2, mortal.scheduler.kill).start()
-        with pytest.raises(Unavailable, match=r"lost what it was given|cannot be reached"):
+        with pytest.raises(
+            Unavailable, match=r"lost what it was given|cannot be reached"
+        ):
             list(sums)
 
 
 def test_a_piece_that_kills_its_worker_counts_as_a_death(mortal):
-    with pieces_run_on(mortal.address, 1), pytest.raises(Died, match="ended several Dask workers"):
+    with (
+        pieces_run_on(mortal.address, 1),
+        pytest.raises(Died, match="ended several Dask workers"),
+    ):
         Parallel()([delayed(pieces.die)(1)])

@@ -47,7 +47,10 @@ def test_a_submitted_job_is_stored_whole(queue):
 
     before = now()
     job = queue.submit(
-        "train", {"text": "\0 ü \ud800", "rows": [[1, None]]}, model="heart", dataset="ds_1"
+        "train",
+        {"text": "\0 ü \ud800", "rows": [[1, None]]},
+        model="heart",
+        dataset="ds_1",
     )
     assert queue.get(job.id) == job
     assert (job.status, job.attempt, job.progress) == (Status.QUEUED, 0, 0.0)
@@ -56,7 +59,13 @@ def test_a_submitted_job_is_stored_whole(queue):
 
 
 def test_an_unknown_job_is_not_found(queue):
-    for job_id in ("job_00000000000000000000", "job_1", "", "x\0", "job_0000000000000000000\n"):
+    for job_id in (
+        "job_00000000000000000000",
+        "job_1",
+        "",
+        "x\0",
+        "job_0000000000000000000\n",
+    ):
         with pytest.raises(NotFound, match="there is no job"):
             queue.get(job_id)
         with pytest.raises(NotFound):
@@ -124,7 +133,10 @@ def test_repeating_an_order_is_none_more(queues):
     with ThreadPoolExecutor(8) as threads:
         futures = [
             threads.submit(
-                queues[number % 2].submit, "train", {"C": 1}, origin=Origin("k", "ann", max_jobs=1)
+                queues[number % 2].submit,
+                "train",
+                {"C": 1},
+                origin=Origin("k", "ann", max_jobs=1),
             )
             for number in range(16)
         ]
@@ -142,7 +154,9 @@ def test_idempotency_keys_are_each_clients_own(queue):
         found = queue.get(id_of_key("k", client))
         assert (found.id, found.client) == (job_id, client)
         with pytest.raises(Invalid, match="choose a new key"):
-            queue.submit("train", {"client": "another order"}, origin=Origin("k", client))
+            queue.submit(
+                "train", {"client": "another order"}, origin=Origin("k", client)
+            )
 
 
 def test_what_is_written_with_an_order_fails_with_it(queue):
@@ -198,7 +212,10 @@ def test_of_cancelling_and_succeeding_at_once_only_one_happens(queue):
         queue.submit("train", {})
         job = queue.claim("ann")
         with ThreadPoolExecutor(2) as threads:
-            futures = [threads.submit(succeed, job), threads.submit(queue.cancel, job.id)]
+            futures = [
+                threads.submit(succeed, job),
+                threads.submit(queue.cancel, job.id),
+            ]
         succeeded, cancelled = [future.exception() is None for future in futures]
         assert succeeded != cancelled
         assert queue.get(job.id).cancel_requested == cancelled
@@ -211,12 +228,16 @@ def fair(database_url):
 
 
 def submit(fair, client, count=1):
-    return [fair.submit("train", {}, origin=Origin(client=client)) for _ in range(count)]
+    return [
+        fair.submit("train", {}, origin=Origin(client=client)) for _ in range(count)
+    ]
 
 
 def claim(fair, count):
     """The clients of the next jobs."""
-    return "".join((job.client or "-") if (job := fair.claim("ann")) else "" for _ in range(count))
+    return "".join(
+        (job.client or "-") if (job := fair.claim("ann")) else "" for _ in range(count)
+    )
 
 
 def test_jobs_that_were_cancelled_cost_a_client_nothing(fair):
@@ -227,7 +248,9 @@ def test_jobs_that_were_cancelled_cost_a_client_nothing(fair):
     assert "a" in claim(fair, 2)
 
 
-def test_a_job_that_is_tried_again_keeps_its_turn_and_gives_newcomers_no_advantage(fair):
+def test_a_job_that_is_tried_again_keeps_its_turn_and_gives_newcomers_no_advantage(
+    fair,
+):
     submit(fair, "a", 30)
     claim(fair, 20)
     old = fair.page(page_size=30)[0][-1]
@@ -239,7 +262,9 @@ def test_a_job_that_is_tried_again_keeps_its_turn_and_gives_newcomers_no_advanta
 
 @settings(max_examples=repeated(20), deadline=None)
 @given(st.randoms(use_true_random=False))
-def test_while_two_clients_wait_neither_is_served_more_than_one_job_ahead(chance: random.Random):
+def test_while_two_clients_wait_neither_is_served_more_than_one_job_ahead(
+    chance: random.Random,
+):
     """In any order of submitting, claiming and ending, with 1 to 3 slots."""
     database = Database("sqlite://")
     migrate(database)
@@ -266,7 +291,9 @@ def test_while_two_clients_wait_neither_is_served_more_than_one_job_ahead(chance
                         ahead[pair] = 0
             case "end" if running:
                 with suppress(IndexError), database.writing() as connection:
-                    fair.succeed(connection, running.pop(chance.randrange(len(running))), {})
+                    fair.succeed(
+                        connection, running.pop(chance.randrange(len(running))), {}
+                    )
     database.close()
 
 

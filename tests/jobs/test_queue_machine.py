@@ -19,7 +19,16 @@ from app.database.engine import Database
 from app.database.migrations import migrate
 from app.errors import Conflict
 from app.jobs import queue as queue_module
-from app.jobs.job import CANCELLED, ENDED, NOT_RENEWED, RELEASED, Ending, Event, Failure, Status
+from app.jobs.job import (
+    CANCELLED,
+    ENDED,
+    NOT_RENEWED,
+    RELEASED,
+    Ending,
+    Event,
+    Failure,
+    Status,
+)
 from app.jobs.queue import KEY_PLACE, JobFilter, Origin, Queue, id_of_key
 from app.jobs.tables import JOBS
 from payoff.errors import Invalid
@@ -76,20 +85,29 @@ class QueueMachine(RuleBasedStateMachine):
     def one_of_the_claims(self, data):
         """More often one that is still owned than a late one."""
         return data.draw(
-            st.sampled_from([*self.claims, *[job for job in self.claims if self.owns(job)] * 3])
+            st.sampled_from(
+                [*self.claims, *[job for job in self.claims if self.owns(job)] * 3]
+            )
         )
 
     def lose(self, twin, deaths=0, outages=0):
         """The model of an attempt that died, or missed what it needs, or was given back."""
         twin.deaths += 0 if twin.cancel else deaths
         twin.outages += 0 if twin.cancel else outages
-        too_often = (deaths and twin.deaths >= ATTEMPTS) or (outages and twin.outages >= OUTAGES)
-        twin.status = "cancelled" if twin.cancel else "failed" if too_often else "queued"
+        too_often = (deaths and twin.deaths >= ATTEMPTS) or (
+            outages and twin.outages >= OUTAGES
+        )
+        twin.status = (
+            "cancelled" if twin.cancel else "failed" if too_often else "queued"
+        )
         twin.started_at = twin.started_at if twin.status in ENDED else None
         twin.finished_at = self.database.time if twin.status in ENDED else None
 
     def ended(self, job_id, status):
-        self.twins[job_id].status, self.twins[job_id].finished_at = status, self.database.time
+        self.twins[job_id].status, self.twins[job_id].finished_at = (
+            status,
+            self.database.time,
+        )
 
     @rule(
         key=st.none() | st.sampled_from("ab"),
@@ -109,7 +127,9 @@ class QueueMachine(RuleBasedStateMachine):
             return
         heard = []
         self.queues[which].wake = lambda: heard.append(1)
-        job = self.queues[which].submit(kind, {}, model=model, dataset=dataset, origin=Origin(key))
+        job = self.queues[which].submit(
+            kind, {}, model=model, dataset=dataset, origin=Origin(key)
+        )
         assert heard == [1] * (
             job.id not in self.twins
         )  # a worker of this process hears of each new job
@@ -119,7 +139,9 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(which=st.sampled_from([0, 1]))
     def claim(self, which):
         job = self.queues[which].claim(f"worker {which}")
-        queued = [job_id for job_id, twin in self.twins.items() if twin.status == "queued"]
+        queued = [
+            job_id for job_id, twin in self.twins.items() if twin.status == "queued"
+        ]
         assert (job.id if job else None) == next(iter(queued), None)
         if job:
             twin = self.twins[job.id]
@@ -159,7 +181,8 @@ class QueueMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.claims)
     @rule(
-        data=st.data(), how=st.sampled_from(["fail", "cancelled", "died", "missed", "given back"])
+        data=st.data(),
+        how=st.sampled_from(["fail", "cancelled", "died", "missed", "given back"]),
     )
     def end(self, data, how):
         job = self.one_of_the_claims(data)
@@ -176,7 +199,10 @@ class QueueMachine(RuleBasedStateMachine):
             if how not in ("fail", "cancelled"):
                 self.lose(twin, deaths=how == "died", outages=how == "missed")
             else:
-                self.ended(job.id, "cancelled" if twin.cancel or how == "cancelled" else "failed")
+                self.ended(
+                    job.id,
+                    "cancelled" if twin.cancel or how == "cancelled" else "failed",
+                )
 
     @precondition(lambda self: self.twins)
     @rule(data=st.data())
@@ -230,7 +256,8 @@ class QueueMachine(RuleBasedStateMachine):
             first, token = self.queues[0].page(jobs, page_size=3)
             return [
                 job.id
-                for job in first + (self.queues[0].page(jobs, page_token=token)[0] if token else [])
+                for job in first
+                + (self.queues[0].page(jobs, page_token=token)[0] if token else [])
             ]
 
         for wanted, fits in (
@@ -246,12 +273,18 @@ class QueueMachine(RuleBasedStateMachine):
                 asked(**wanted)
                 == [job_id for job_id, twin in self.twins.items() if fits(twin)][::-1]
             )
-        used = {twin.content[2] for twin in self.twins.values() if twin.status not in ENDED}
+        used = {
+            twin.content[2] for twin in self.twins.values() if twin.status not in ENDED
+        }
         assert {
-            dataset for dataset in ("ds_1", "ds_2") if self.queues[1].uses_dataset(dataset)
+            dataset
+            for dataset in ("ds_1", "ds_2")
+            if self.queues[1].uses_dataset(dataset)
         } == used - {None}
         counted = Counter(twin.status for twin in self.twins.values())
-        assert self.queues[1].status().jobs == {status: counted[status] for status in Status}
+        assert self.queues[1].status().jobs == {
+            status: counted[status] for status in Status
+        }
 
     @invariant()
     def the_table_is_as_the_model_says(self):
@@ -268,10 +301,22 @@ class QueueMachine(RuleBasedStateMachine):
                 job.outages,
                 job.cancel_requested,
             ) == (
-                *(*twin.content, twin.status, twin.attempt, twin.deaths, twin.outages, twin.cancel),
+                *(
+                    *twin.content,
+                    twin.status,
+                    twin.attempt,
+                    twin.deaths,
+                    twin.outages,
+                    twin.cancel,
+                ),
             )
-            assert (job.started_at, job.finished_at) == (twin.started_at, twin.finished_at)
-            assert job.result == ({"attempt": job.attempt} if job.status == "succeeded" else None)
+            assert (job.started_at, job.finished_at) == (
+                twin.started_at,
+                twin.finished_at,
+            )
+            assert job.result == (
+                {"attempt": job.attempt} if job.status == "succeeded" else None
+            )
             assert (job.error is not None) == (job.status == "failed")
             assert (job.progress == 1.0) == (job.status == "succeeded")
 

@@ -45,9 +45,15 @@ def start(url, queue):
     started = []
 
     def start(**options):
-        chosen = {"limits": JobLimits(seconds=60, memory_bytes=2**31), "slots": 2, **options}
+        chosen = {
+            "limits": JobLimits(seconds=60, memory_bytes=2**31),
+            "slots": 2,
+            **options,
+        }
         started.append(
-            targets.Worker(queue, targets.work, url, modules=["tests.jobs.targets"], **chosen)
+            targets.Worker(
+                queue, targets.work, url, modules=["tests.jobs.targets"], **chosen
+            )
         )
         started[-1].start()
         return started[-1]
@@ -91,10 +97,28 @@ def running(queue, do, **spec):
         ("refuse", {}, 1, 0, "must be positive"),
         ("break", {}, 1, 0, "RuntimeError"),
         ("end without a result", {}, 1, 0, "its work ended without a result"),
-        ("die", {}, 3, 3, "tried 3 times; the last time: its process was killed by signal 9"),
-        ("hold the interpreter", {"seconds": 0.5}, 1, 0, "it took longer than the 0.5 s allowed"),
+        (
+            "die",
+            {},
+            3,
+            3,
+            "tried 3 times; the last time: its process was killed by signal 9",
+        ),
+        (
+            "hold the interpreter",
+            {"seconds": 0.5},
+            1,
+            0,
+            "it took longer than the 0.5 s allowed",
+        ),
         pytest.param(
-            *("eat", {"memory_bytes": 2**29}, 1, 0, "it used more memory than the 512 MB allowed"),
+            *(
+                "eat",
+                {"memory_bytes": 2**29},
+                1,
+                0,
+                "it used more memory than the 512 MB allowed",
+            ),
             marks=pytest.mark.thorough,
         ),
     ],
@@ -102,9 +126,16 @@ def running(queue, do, **spec):
 def test_how_a_job_ends(queue, start, do, limits, attempts, deaths, detail):
     """After so many attempts and deaths; with success, in a process of its own, or with a reason that tells no more."""
     spec = {name: limits.pop(name) for name in ("times", "why") if name in limits}
-    start(limits=JobLimits(**{"seconds": 60, "memory_bytes": 2**31} | limits), rest_seconds=0.01)
+    start(
+        limits=JobLimits(**{"seconds": 60, "memory_bytes": 2**31} | limits),
+        rest_seconds=0.01,
+    )
     job = run(queue, do, **spec)
-    assert (job.attempt, job.deaths, job.progress == 1.0) == (attempts, deaths, detail is None)
+    assert (job.attempt, job.deaths, job.progress == 1.0) == (
+        attempts,
+        deaths,
+        detail is None,
+    )
     assert targets.published(queue) == ({job.id: 1} if detail is None else {})
     assert os.getpid() not in targets.started(queue)
     if detail is None:
@@ -113,7 +144,9 @@ def test_how_a_job_ends(queue, start, do, limits, attempts, deaths, detail):
     assert job.status is Status.FAILED
     assert detail in job.error["detail"]
     assert "secret" not in str(job.error)
-    assert job.error["errors"] == ([{"loc": "/learner/C", "msg": detail}] if do == "refuse" else [])
+    assert job.error["errors"] == (
+        [{"loc": "/learner/C", "msg": detail}] if do == "refuse" else []
+    )
 
 
 def test_what_broke_is_in_the_log_without_what_it_said(queue, start, capfd, caplog):
@@ -131,7 +164,9 @@ def test_what_broke_is_in_the_log_without_what_it_said(queue, start, capfd, capl
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_job_leads_its_group_is_nice_and_uses_no_more_threads_than_allowed(queue, start, threads):
+def test_a_job_leads_its_group_is_nice_and_uses_no_more_threads_than_allowed(
+    queue, start, threads
+):
     start(limits=JobLimits(threads=threads))
     result = run(queue, "threads").result
     assert result["pools"]
@@ -154,7 +189,9 @@ def test_progress_and_stage_come_from_inside_the_work(queue, start):
 def test_a_job_that_rests_says_why_and_can_be_cancelled_at_once(queue, start):
     start(rest_seconds=60)
     job = queue.submit("train", {"do": "miss", "times": 1})
-    resting = eventually(lambda: (now := queue.get(job.id)).stage.startswith("waiting") and now)
+    resting = eventually(
+        lambda: (now := queue.get(job.id)).stage.startswith("waiting") and now
+    )
     assert resting.stage == "waiting to be tried again: the cluster cannot be reached"
     queue.cancel(job.id)
     assert ended(queue, job).status is Status.CANCELLED
@@ -191,7 +228,9 @@ def test_a_process_killed_right_after_its_success_changes_nothing(queue, start):
     "do", ["sleep", "hold the interpreter", "ignore SIGTERM", "start a helper"]
 )
 @pytest.mark.thorough
-def test_cancelling_ends_a_running_job_within_two_seconds_whatever_it_does(queue, start, do):
+def test_cancelling_ends_a_running_job_within_two_seconds_whatever_it_does(
+    queue, start, do
+):
     start()
     job = running(queue, do, seconds=60)
     if do == "start a helper":
@@ -251,7 +290,10 @@ def fail_for(monkeypatch, queue, method, job, times=10**9):
     works, left = getattr(queue, method), iter(range(times))
 
     def broken(which, *rest, **named):
-        if job.id in (which, getattr(which, "id", None)) and next(left, None) is not None:
+        if (
+            job.id in (which, getattr(which, "id", None))
+            and next(left, None) is not None
+        ):
             raise RuntimeError("cannot be stored")
         return works(which, *rest, **named)
 
@@ -260,7 +302,9 @@ def fail_for(monkeypatch, queue, method, job, times=10**9):
 
 @pytest.mark.parametrize("do", ["refuse", "die", "miss"])
 @pytest.mark.thorough
-def test_an_end_that_cannot_be_stored_ends_that_job_alone(queue, start, monkeypatch, do):
+def test_an_end_that_cannot_be_stored_ends_that_job_alone(
+    queue, start, monkeypatch, do
+):
     queue.lease_seconds = LEASE
     poison = queue.submit("train", {"do": do, "times": 99})
     fail_for(monkeypatch, queue, "end", poison)
@@ -278,7 +322,10 @@ def test_a_failure_that_passes_costs_nothing(queue, start, monkeypatch):
     job = queue.submit("train", {"do": "sleep", "seconds": 1})
     fail_for(monkeypatch, queue, "beat", job, times=2)
     start()
-    assert (ended(queue, job).status, queue.get(job.id).attempt) == (Status.SUCCEEDED, 1)
+    assert (ended(queue, job).status, queue.get(job.id).attempt) == (
+        Status.SUCCEEDED,
+        1,
+    )
 
 
 @pytest.mark.parametrize("method", ["claim", "recover_from_dead_workers"])

@@ -4,7 +4,9 @@ import time
 
 import psutil
 
-SOON = 60.0  # seconds for what takes one or two where the machine has nothing else to do
+SOON = (
+    60.0  # seconds for what takes one or two where the machine has nothing else to do
+)
 
 
 def eventually(true, seconds=60.0):

@@ -9,7 +9,9 @@ from pathlib import Path
 from app.monitoring import logs
 
 
-def test_lines_of_one_turn_are_written_in_the_next_without_ids_of_decisions(capsysbinary):
+def test_lines_of_one_turn_are_written_in_the_next_without_ids_of_decisions(
+    capsysbinary,
+):
     lines = logs.RequestLines()
 
     async def run():

@@ -30,10 +30,14 @@ def test_jobs_are_counted_and_timed_by_kind_and_end(queue, told):
         metrics_of_jobs.count(heard)
 
     assert (
-        told.get_sample_value("payoff_jobs_ended_total", {"kind": "train", "status": "succeeded"})
+        told.get_sample_value(
+            "payoff_jobs_ended_total", {"kind": "train", "status": "succeeded"}
+        )
         == 1
     )
-    assert told.get_sample_value("payoff_job_attempts_lost_total", {"kind": "train"}) == 1
+    assert (
+        told.get_sample_value("payoff_job_attempts_lost_total", {"kind": "train"}) == 1
+    )
     assert told.get_sample_value("payoff_job_seconds_sum", {"kind": "train"}) == 7
 
 
@@ -49,7 +53,9 @@ def test_the_job_table_is_told_with_the_age_of_the_oldest_that_waits(queue, told
     assert 0 <= told.get_sample_value("payoff_queue_age_seconds") < 60
 
 
-def test_of_a_job_table_that_does_not_answer_the_age_alone_is_told(queue, told, monkeypatch):
+def test_of_a_job_table_that_does_not_answer_the_age_alone_is_told(
+    queue, told, monkeypatch
+):
     def away():
         raise DatabaseAway("gone")
 
@@ -103,4 +109,7 @@ def test_what_a_store_does_not_answer_is_counted_by_store(told):
     with pytest.raises(Unavailable):
         store.call(fail)
 
-    assert told.get_sample_value("payoff_storage_errors_total", {"store": "models"}) == before + 1
+    assert (
+        told.get_sample_value("payoff_storage_errors_total", {"store": "models"})
+        == before + 1
+    )

@@ -50,7 +50,9 @@ def decided(
         if at is None or isinstance(at, int | float)
         else list(at)
     )
-    names = list(ids) if ids is not None else [new_ids(1, moment)[0] for moment in moments]
+    names = (
+        list(ids) if ids is not None else [new_ids(1, moment)[0] for moment in moments]
+    )
     drawn = np.random.default_rng(0)
     rows = []
     for i, (id_, moment, one) in enumerate(zip(names, moments, every, strict=True)):
@@ -101,7 +103,9 @@ def told(
     received_at: float | Sequence[float] | None = None,
 ) -> None:
     """Write outcomes of decisions of one day; truths are indices into the classes of the terms."""
-    received = np.broadcast_to(time() if received_at is None else received_at, len(ids)).tolist()
+    received = np.broadcast_to(
+        time() if received_at is None else received_at, len(ids)
+    ).tolist()
     rows = [
         {
             "id": id_,
@@ -120,18 +124,24 @@ def told(
 
 def ids_of(archive: Archive) -> list[str]:
     """What is read of the loans."""
-    return sorted(id_ for part in archive.cases("loan", with_ids=True) for id_ in part.ids or ())
+    return sorted(
+        id_ for part in archive.cases("loan", with_ids=True) for id_ in part.ids or ()
+    )
 
 
 def in_files(archive: Archive) -> set[str]:
     """The ids in all files that readers read."""
     with archive.database.reading() as connection:
         files = (
-            connection.execute(select(SEALED_FILES.c.file).where(SEALED_FILES.c.is_current))
+            connection.execute(
+                select(SEALED_FILES.c.file).where(SEALED_FILES.c.is_current)
+            )
             .scalars()
             .all()
         )
-    content = [pq.read_table(io.BytesIO(archive.storage.read(name, SEAL))) for name in files]
+    content = [
+        pq.read_table(io.BytesIO(archive.storage.read(name, SEAL))) for name in files
+    ]
     return {id_ for table in content for id_ in table["id"].to_pylist()}
 
 

@@ -24,7 +24,9 @@ from tests.registry.making import publish
 
 DATE = 20_000
 OTHER_LOAN = replace(LOAN, version=2)
-OTHER = Terms("predict", "other", 1, "expected_benefit", ("bad", "good"), ("refuse", "grant"))
+OTHER = Terms(
+    "predict", "other", 1, "expected_benefit", ("bad", "good"), ("refuse", "grant")
+)
 
 
 def foreign(_content):
@@ -68,7 +70,9 @@ def store(tmp_path_factory):
         archive.sealer.seal(model, day)
     with database.reading() as connection:
         (file,) = (
-            one.file for one in files_of(connection, "loan", DATE) if one.kind == "decisions"
+            one.file
+            for one in files_of(connection, "loan", DATE)
+            if one.kind == "decisions"
         )
     path = Path(archive.storage.url, file, "rows.parquet")
     yield SimpleNamespace(
@@ -105,7 +109,9 @@ def test_a_damaged_file_is_named_changes_nothing_and_holds_up_no_other_day(store
     store.path.write_bytes(store.content)
 
 
-def test_a_day_of_which_terms_are_missing_is_damaged_and_stays_where_it_is(database, archive):
+def test_a_day_of_which_terms_are_missing_is_damaged_and_stays_where_it_is(
+    database, archive
+):
     whole = decided(database, 3, at=DATE * DAY)
     decided(database, 2, terms=OTHER_LOAN, at=DATE * DAY, ids=["x", "y"])
     with database.writing() as connection:

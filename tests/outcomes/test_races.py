@@ -47,12 +47,15 @@ def test_senders_at_once_store_each_outcome_once(database, archive):
     with ThreadPoolExecutor(8) as pool:
         received = list(
             pool.map(
-                lambda some: sent(database, {id_: (located[id_], BAD) for id_ in some}), batches
+                lambda some: sent(database, {id_: (located[id_], BAD) for id_ in some}),
+                batches,
             )
         )
 
     assert sum(each.accepted for each in received) == count(database, OUTCOMES) == 300
-    assert sum(each.accepted + each.unchanged for each in received) == sum(map(len, batches))
+    assert sum(each.accepted + each.unchanged for each in received) == sum(
+        map(len, batches)
+    )
 
 
 @pytest.mark.parametrize("is_sealed", [False, True], ids=["recent", "sealed"])
@@ -87,7 +90,11 @@ def test_a_case_stays_erased_where_two_replace_a_file_at_once(
     ids = decided(database, 10, at=MONDAY)
     sealer.seal("loan", DATE)
     archive.erase(ids[0])
-    publish, waiting, replaced = sealer.files.publish, threading.Event(), threading.Event()
+    publish, waiting, replaced = (
+        sealer.files.publish,
+        threading.Event(),
+        threading.Event(),
+    )
 
     def late(*arguments):
         publish(*arguments)
@@ -118,7 +125,9 @@ def test_a_case_stays_erased_where_two_replace_a_file_at_once(
     assert in_files(archive) == set(rest)
 
 
-def test_a_purge_that_was_stopped_for_long_removes_nothing(database, archive, sealer, monkeypatch):
+def test_a_purge_that_was_stopped_for_long_removes_nothing(
+    database, archive, sealer, monkeypatch
+):
     """Its new file has been removed as abandoned when it goes on."""
     ids = decided(database, 10, at=MONDAY)
     sealer.seal("loan", DATE)
@@ -130,7 +139,9 @@ def test_a_purge_that_was_stopped_for_long_removes_nothing(database, archive, se
         monkeypatch.setattr(sealing, "time", lambda: now() + 25 * 3600)
         with database.reading() as connection:
             unread = (
-                connection.execute(select(SEALED_FILES.c.file).where(~SEALED_FILES.c.is_current))
+                connection.execute(
+                    select(SEALED_FILES.c.file).where(~SEALED_FILES.c.is_current)
+                )
                 .scalars()
                 .all()
             )
@@ -170,4 +181,6 @@ def test_readers_see_each_decision_once_while_days_are_sealed(
         reading.result()
 
     assert len(seen) > 2
-    assert all(sorted(each) == sorted(zip(ids, [0, -1] * 20, strict=True)) for each in seen)
+    assert all(
+        sorted(each) == sorted(zip(ids, [0, -1] * 20, strict=True)) for each in seen
+    )

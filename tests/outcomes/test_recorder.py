@@ -44,7 +44,9 @@ def nowhere(*_):
     return {}
 
 
-def batch(ids, *, given=True, choice=1, share=0.25, instance=None, terms=TERMS, at=None):
+def batch(
+    ids, *, given=True, choice=1, share=0.25, instance=None, terms=TERMS, at=None
+):
     """A batch of the same decision for each id."""
     n = len(ids)
     P = np.tile([share, 1 - share], (n, 1))
@@ -67,7 +69,9 @@ def record(recorder, *batches):
     """What became of batches that are sent at once: None or the error of each."""
 
     async def together():
-        return await asyncio.gather(*map(recorder.record, batches), return_exceptions=True)
+        return await asyncio.gather(
+            *map(recorder.record, batches), return_exceptions=True
+        )
 
     return asyncio.run(together())
 
@@ -80,7 +84,9 @@ def stored(database):
 def test_rows_are_stored_as_they_were_decided(database, recorder):
     ours = new_ids(3)
 
-    assert record(recorder, batch(ours, given=False), batch(["mine"], instance='{"age":1}')) == [
+    assert record(
+        recorder, batch(ours, given=False), batch(["mine"], instance='{"age":1}')
+    ) == [
         None,
         None,
     ]
@@ -112,12 +118,20 @@ def test_rows_are_stored_as_they_were_decided(database, recorder):
 
 @pytest.mark.parametrize(
     "change",
-    [{"share": 0.5}, {"choice": 0}, {"instance": "[1]"}, {"terms": replace(TERMS, version=2)}],
+    [
+        {"share": 0.5},
+        {"choice": 0},
+        {"instance": "[1]"},
+        {"terms": replace(TERMS, version=2)},
+    ],
 )
 def test_whatever_differs_is_another_decision_but_for_the_last_bits_of_a_probability(
     recorder, change
 ):
-    assert record(recorder, batch(["x"]), batch(["x"], share=0.25 + 1e-15)) == [None, None]
+    assert record(recorder, batch(["x"]), batch(["x"], share=0.25 + 1e-15)) == [
+        None,
+        None,
+    ]
 
     [error] = record(recorder, batch(["new", "x"], **change))
 
@@ -145,7 +159,9 @@ def test_requests_of_one_group_do_not_touch_each_other(database, recorder):
     assert len(stored(database)) == 5
 
 
-def test_the_same_ids_from_two_processes_are_stored_once(database_url, database, recorder):
+def test_the_same_ids_from_two_processes_are_stored_once(
+    database_url, database, recorder
+):
     """Two recorders have nothing in common but the database, like two processes."""
     recorders = [recorder, Recorder(Database(database_url), nowhere)]
 
@@ -176,7 +192,9 @@ def test_a_lost_connection_is_opened_again(database, recorder):
     others = "datname = current_database() AND pid <> pg_backend_pid()"
     with database.writing() as connection:
         connection.execute(
-            text(f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE {others}")
+            text(
+                f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE {others}"
+            )
         )
 
     assert record(recorder, batch(["after"])) == [None]
@@ -185,7 +203,9 @@ def test_a_lost_connection_is_opened_again(database, recorder):
 
 
 @pytest.mark.parametrize("given", [True, False])
-def test_rows_whose_commit_was_not_heard_of_are_not_stored_twice(database, recorder, given):
+def test_rows_whose_commit_was_not_heard_of_are_not_stored_twice(
+    database, recorder, given
+):
     """The connection breaks after the commit: the second attempt finds the rows."""
     record(recorder, batch(["warm"]))
     store = recorder._lanes[0]._store
@@ -200,7 +220,9 @@ def test_rows_whose_commit_was_not_heard_of_are_not_stored_twice(database, recor
         def execute(self, statement, *arguments, **options):
             found = self.driver.execute(statement, *arguments, **options)
             if statement == "COMMIT" or not given:
-                raise database.driver.OperationalError("server closed the connection unexpectedly")
+                raise database.driver.OperationalError(
+                    "server closed the connection unexpectedly"
+                )
             return found
 
     store._driver = Deaf(store._driver)
@@ -244,11 +266,15 @@ def test_large_batches_are_stored_whole(database, recorder):
     large = batch(new_ids(3_000), given=False)
 
     assert (
-        record(recorder, large, batch(["x"]), batch([f"g{i}" for i in range(1200)])) == [None] * 3
+        record(recorder, large, batch(["x"]), batch([f"g{i}" for i in range(1200)]))
+        == [None] * 3
     )
 
     with database.reading() as connection:
-        assert connection.execute(select(func.count()).select_from(DECISIONS)).scalar() == 4_201
+        assert (
+            connection.execute(select(func.count()).select_from(DECISIONS)).scalar()
+            == 4_201
+        )
 
 
 def test_what_waits_is_bounded(database, recorder, monkeypatch):
@@ -280,7 +306,9 @@ def test_what_waits_is_bounded(database, recorder, monkeypatch):
 
 def test_a_stop_records_what_waits(database, recorder):
     async def leave():
-        waits = [asyncio.ensure_future(recorder.record(batch([str(i)]))) for i in range(50)]
+        waits = [
+            asyncio.ensure_future(recorder.record(batch([str(i)]))) for i in range(50)
+        ]
         await asyncio.sleep(0)
         await asyncio.to_thread(recorder.stop)
         await asyncio.gather(*waits)
@@ -293,9 +321,13 @@ def test_a_stop_records_what_waits(database, recorder):
 
 
 @pytest.mark.parametrize(
-    "later", [3_000, -3_001, None], ids=["old", "the clock was set back", "another database"]
+    "later",
+    [3_000, -3_001, None],
+    ids=["old", "the clock was set back", "another database"],
 )
-def test_terms_are_written_once_and_again_when_they_are_old(database, monkeypatch, later):
+def test_terms_are_written_once_and_again_when_they_are_old(
+    database, monkeypatch, later
+):
     store = RowStore(database, nowhere)
     store.write([batch(["a"])])
     with database.writing() as connection:
@@ -338,10 +370,17 @@ def test_what_is_erased_while_it_is_recorded_again_is_nowhere_after_upkeep(
     database, archive, monkeypatch
 ):
     """Another process stores the same decision of a client, and it is erased, between a look for the id and its end."""
-    first, second = RowStore(database, archive.locate), RowStore(database, archive.locate)
+    first, second = (
+        RowStore(database, archive.locate),
+        RowStore(database, archive.locate),
+    )
     sent, look = batch(["visit-1"]), module.RowStore._stored
     meanwhile = threading.Thread(
-        target=lambda: (first.write([sent]), archive.erase("visit-1"), keep_up(archive, None))
+        target=lambda: (
+            first.write([sent]),
+            archive.erase("visit-1"),
+            keep_up(archive, None),
+        )
     )
 
     def late(store, ids):

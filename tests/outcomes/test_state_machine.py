@@ -51,7 +51,9 @@ MODELS, DAYS = st.sampled_from(["loan", "cash"]), st.sampled_from([DATE, DATE + 
 OTHER = Terms(
     "predict", "loan", 2, "map", ("bad", "late", "good"), ("refuse", "grant")
 )  # more classes, no matrix
-CASH = Terms("predict", "cash", 1, "map", ("no", "yes"), ("no", "yes"), ((1.0, 0.0), (-2.5, 3.0)))
+CASH = Terms(
+    "predict", "cash", 1, "map", ("no", "yes"), ("no", "yes"), ((1.0, 0.0), (-2.5, 3.0))
+)
 CONTENTS = [  # terms, choice, probabilities, expected benefit, propensity, instance
     (LOAN, 1, (0.25, 0.75), -0.5, 0.9, None),
     (OTHER, 0, (0.5, 0.25, 0.25), None, None, "[1]"),
@@ -69,7 +71,9 @@ KILLS = [
     for step, most in (("publish", 2), ("commit", 7), ("remove", 2))
     for turn in range(most)
 ]
-KILLED = st.none() | st.tuples(st.sampled_from(KILLS), st.sampled_from(["before", "after"]))
+KILLED = st.none() | st.tuples(
+    st.sampled_from(KILLS), st.sampled_from(["before", "after"])
+)
 MEANWHILE = st.sampled_from(["", "", "", "record", "tell", "erase", "seal"])
 
 
@@ -85,10 +89,15 @@ def killing(killed):
     """
     with pytest.MonkeyPatch.context() as patch:
         if killed is not None:
-            ((step, turn), when), calls, this_thread = killed, iter(range(10_000)), get_ident()
-            owner, name = {"commit": (Database, "writing"), "remove": (Storage, "remove")}.get(
-                step, (SealedFiles, step)
+            ((step, turn), when), calls, this_thread = (
+                killed,
+                iter(range(10_000)),
+                get_ident(),
             )
+            owner, name = {
+                "commit": (Database, "writing"),
+                "remove": (Storage, "remove"),
+            }.get(step, (SealedFiles, step))
             method = getattr(owner, name)
 
             def is_turn():
@@ -149,7 +158,14 @@ class Case:
         _, choice, P, expected, propensity, instance = CONTENTS[self.content]
         told = self.told or Outcome(UNKNOWN)
         action = UNKNOWN if told.action is None else told.action
-        floats = [expected, told.number, told.benefit, told.at, self.received_at, propensity]
+        floats = [
+            expected,
+            told.number,
+            told.benefit,
+            told.at,
+            self.received_at,
+            propensity,
+        ]
         floats = [np.nan if each is None else each for each in floats]
         return repr(
             (
@@ -172,18 +188,41 @@ def everything(archive, model, **asked):
     """All that is read of a model: a line for each decision, sorted by id."""
     found = []
     for part in archive.cases(model, with_ids=True, with_instances=True, **asked):
-        columns = [part.at, part.choice, part.truth, part.action, part.expected, part.number]
+        columns = [
+            part.at,
+            part.choice,
+            part.truth,
+            part.action,
+            part.expected,
+            part.number,
+        ]
         columns += [part.benefit, part.outcome_at]
-        numbers = np.array([*columns, part.received_at, part.propensity], dtype=object).T
+        numbers = np.array(
+            [*columns, part.received_at, part.propensity], dtype=object
+        ).T
         for i, (at, choice, truth, action, *floats) in enumerate(numbers.tolist()):
             p = part.probabilities[i]
             shadows = {
-                name: int(chosen[i]) for name, chosen in part.shadows.items() if chosen[i] >= 0
+                name: int(chosen[i])
+                for name, chosen in part.shadows.items()
+                if chosen[i] >= 0
             }
             about = part.instances[i], part.terms[part.term[i]], part.keys[part.key[i]]
             P = tuple(p[~np.isnan(p)].tolist())
             found.append(
-                repr((part.ids[i], at, choice, truth, action, *floats, *about, P, shadows))
+                repr(
+                    (
+                        part.ids[i],
+                        at,
+                        choice,
+                        truth,
+                        action,
+                        *floats,
+                        *about,
+                        P,
+                        shadows,
+                    )
+                )
             )
     return sorted(found)
 
@@ -245,7 +284,9 @@ class Recording(RuleBasedStateMachine):
         ]
         batches = [self.batch(fresh, content, at, given=False)] if fresh else []
         batches += [self.batch([id_], content, at, given=True) for id_ in here]
-        others = self.erased | {id_ for id_, case in self.cases.items() if case.content != content}
+        others = self.erased | {
+            id_ for id_, case in self.cases.items() if case.content != content
+        }
         for batch, result in zip(batches, self.store.write(batches), strict=True):
             ids = [row.id for row in batch.rows]
             assert isinstance(result, IdsTaken) == (not others.isdisjoint(ids))
@@ -253,21 +294,29 @@ class Recording(RuleBasedStateMachine):
                 new = [id_ for id_ in ids if id_ not in self.cases]
                 assert [row.id for row in result] == new
                 if shadow:
-                    Shadows(self.database).keep(new, "loan:3", model, day, [1] * len(new))
+                    Shadows(self.database).keep(
+                        new, "loan:3", model, day, [1] * len(new)
+                    )
                 self.cases |= {
-                    id_: Case(content, day, at, {"loan:3": 1} if shadow else {}) for id_ in new
+                    id_: Case(content, day, at, {"loan:3": 1} if shadow else {})
+                    for id_ in new
                 }
 
     @staticmethod
     def batch(ids, content, at, *, given):
-        n, (terms, choice, P, expected, propensity, instance) = len(ids), CONTENTS[content]
+        n, (terms, choice, P, expected, propensity, instance) = (
+            len(ids),
+            CONTENTS[content],
+        )
         decided = Decided(
             [terms], np.zeros(n, int), np.full(n, choice), np.tile(P, (n, 1)),
             None if expected is None else np.full(n, expected),
             None if propensity is None else np.full(n, propensity), instances=[instance] * n,
         )  # fmt: skip
         return Batch(
-            decided.rows(ids, at, "desk", ids_of_client=given), {terms.digest: terms}, "/record/ids"
+            decided.rows(ids, at, "desk", ids_of_client=given),
+            {terms.digest: terms},
+            "/record/ids",
         )
 
     @precondition(lambda self: self.cases)
@@ -399,16 +448,22 @@ class Recording(RuleBasedStateMachine):
         assert in_files(self.archive) <= self.cases.keys()
         with self.database.reading() as connection:
             assert (
-                connection.execute(select(ERASED.c.id).where(ERASED.c.id.is_not(None))).first()
+                connection.execute(
+                    select(ERASED.c.id).where(ERASED.c.id.is_not(None))
+                ).first()
                 is None
             )
-            of_rows = chain.from_iterable(connection.execute(select(table.c.id)) for table in BY_ID)
+            of_rows = chain.from_iterable(
+                connection.execute(select(table.c.id)) for table in BY_ID
+            )
             assert {row.id for row in of_rows} <= self.cases.keys()
 
     @rule(before=st.sampled_from([*[DATE] * 5, DATE + 1]))
     def expire(self, before):
         expire(self.archive, time() - (before + 0.5) * DAY)
-        self.cases = {id_: case for id_, case in self.cases.items() if case.day >= before}
+        self.cases = {
+            id_: case for id_, case in self.cases.items() if case.day >= before
+        }
         if before > DATE:
             for model in ("loan", "cash"):
                 self.nothing_is_left(model, DATE)
@@ -417,14 +472,19 @@ class Recording(RuleBasedStateMachine):
     def what_is_read_is_what_the_dict_has(self):
         for model in ("loan", "cash"):
             expected = sorted(
-                case.row(id_) for id_, case in self.cases.items() if case.terms.model == model
+                case.row(id_)
+                for id_, case in self.cases.items()
+                if case.terms.model == model
             )
             assert everything(self.archive, model) == expected
 
     @invariant()
     def there_are_no_files_that_nobody_reads(self):
         with self.database.reading() as connection:
-            known = {row.file: row.is_current for row in connection.execute(select(SEALED_FILES))}
+            known = {
+                row.file: row.is_current
+                for row in connection.execute(select(SEALED_FILES))
+            }
         there = {
             f"{model}/{name}"
             for model in ("loan", "cash")
@@ -434,8 +494,14 @@ class Recording(RuleBasedStateMachine):
 
     @invariant()
     def a_part_is_read_alone(self):
-        first, last, versions = (DATE * DAY + 9 * 3600), (DATE + 1) * DAY + 9 * 3600, {1}
-        fitting = {id_: case for id_, case in self.cases.items() if first <= case.at < last}
+        first, last, versions = (
+            (DATE * DAY + 9 * 3600),
+            (DATE + 1) * DAY + 9 * 3600,
+            {1},
+        )
+        fitting = {
+            id_: case for id_, case in self.cases.items() if first <= case.at < last
+        }
         expected = [
             case.row(i)
             for i, case in fitting.items()
@@ -447,7 +513,9 @@ class Recording(RuleBasedStateMachine):
 
     @invariant()
     def all_are_located(self):
-        found = self.archive.locate([*self.cases, *self.erased, *GIVEN, new_ids(1, DATE * DAY)[0]])
+        found = self.archive.locate(
+            [*self.cases, *self.erased, *GIVEN, new_ids(1, DATE * DAY)[0]]
+        )
         assert found.keys() == self.cases.keys()
         for id_, case in self.cases.items():
             one, (terms, choice, P, *_) = found[id_], CONTENTS[case.content]
@@ -457,7 +525,10 @@ class Recording(RuleBasedStateMachine):
                 terms,
                 choice,
             )
-            payoffs = [(p, row[choice]) for p, row in zip(P, terms.benefits or [], strict=False)]
+            payoffs = [
+                (p, row[choice])
+                for p, row in zip(P, terms.benefits or [], strict=False)
+            ]
             mean = sum(p * payoff for p, payoff in payoffs)
             assert one.variance == pytest.approx(
                 sum(p * (payoff - mean) ** 2 for p, payoff in payoffs)
@@ -479,13 +550,16 @@ def made(request, database, tmp_path, monkeypatch):
 def test_any_order_reads_as_the_dict(made, database):
     examples = repeated(60 if database.is_sqlite else 15)
     run_state_machine_as_test(
-        made, settings=settings(max_examples=examples, stateful_step_count=40, deadline=None)
+        made,
+        settings=settings(max_examples=examples, stateful_step_count=40, deadline=None),
     )
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_killed_at_each_step_nothing_is_lost_doubled_or_brought_back(made, when, monkeypatch):
+def test_killed_at_each_step_nothing_is_lost_doubled_or_brought_back(
+    made, when, monkeypatch
+):
     """Where there is a file of the day already; what was erased is in no file after upkeep, and a day later none is
     left that nobody reads.
     """
@@ -512,7 +586,9 @@ def test_killed_at_each_step_nothing_is_lost_doubled_or_brought_back(made, when,
 
 @pytest.mark.parametrize("work", ["seal", "tell"])
 @pytest.mark.parametrize("meanwhile", ["record", "tell", "erase", "seal"])
-def test_what_comes_in_the_midst_is_neither_lost_nor_brought_back(made, work, meanwhile):
+def test_what_comes_in_the_midst_is_neither_lost_nor_brought_back(
+    made, work, meanwhile
+):
     recording = made()
     recording.be(mortal=False)
     for other in (meanwhile, ""):

@@ -37,7 +37,9 @@ def told():
     totals.register(registry)
 
     def ask(name, **labels):
-        return registry.get_sample_value(name, {"model": "loan", "version": "1", **labels})
+        return registry.get_sample_value(
+            name, {"model": "loan", "version": "1", **labels}
+        )
 
     ask.totals = totals
     return ask
@@ -45,13 +47,16 @@ def told():
 
 def benefit(told, kind):
     gain, loss = (
-        told("payoff_outcome_benefit_total", kind=kind, sign=sign) for sign in ("gain", "loss")
+        told("payoff_outcome_benefit_total", kind=kind, sign=sign)
+        for sign in ("gain", "loss")
     )
     return gain - loss
 
 
 def test_benefits_are_those_of_decisions_that_were_carried_out(told):
-    refused = replace(GRANTED, choice=REFUSE, expected=-0.5, variance=variance(LOAN, REFUSE, P))
+    refused = replace(
+        GRANTED, choice=REFUSE, expected=-0.5, variance=variance(LOAN, REFUSE, P)
+    )
     told.totals.add_outcomes(
         [
             (GRANTED, Outcome(GOOD)),
@@ -59,7 +64,10 @@ def test_benefits_are_those_of_decisions_that_were_carried_out(told):
             (GRANTED, Outcome(BAD, benefit=-2.0)),
             (refused, Outcome(GOOD)),
             (GRANTED, Outcome(BAD, action=REFUSE)),
-            (replace(GRANTED, expected=None, terms=replace(LOAN, benefits=None)), Outcome(BAD)),
+            (
+                replace(GRANTED, expected=None, terms=replace(LOAN, benefits=None)),
+                Outcome(BAD),
+            ),
         ],
         2_000.0,
     )
@@ -69,9 +77,13 @@ def test_benefits_are_those_of_decisions_that_were_carried_out(told):
     assert benefit(told, "expected") == 3 * 0.25 - 0.5
     squares = (1 - 0.25) ** 2 + (-5 - 0.25) ** 2 + (-2 - 0.25) ** 2 + (-1 + 0.5) ** 2
     assert told("payoff_outcome_benefit_error_squared_total") == pytest.approx(squares)
-    payoffs = np.array([[-5.0, 1.0]] * 3 + [[0.0, -1.0]])  # of the decisions that were carried out
+    payoffs = np.array(
+        [[-5.0, 1.0]] * 3 + [[0.0, -1.0]]
+    )  # of the decisions that were carried out
     centred = payoffs - payoffs @ P[:, None]
-    assert told("payoff_outcome_benefit_variance_total") == pytest.approx(((centred**2) @ P).sum())
+    assert told("payoff_outcome_benefit_variance_total") == pytest.approx(
+        ((centred**2) @ P).sum()
+    )
 
 
 def test_lags_are_counted_from_the_decision(told):
@@ -98,7 +110,9 @@ def heard(version, rng, *, gain, p, n, factor=1.0):
                    variance=variance(terms, 1, np.array([1 - p, p])))  # fmt: skip
     registry, totals = CollectorRegistry(), Totals()
     totals.register(registry)
-    totals.add_outcomes([(made, Outcome(int(truth))) for truth in rng.random(n) < p * factor], 2.0)
+    totals.add_outcomes(
+        [(made, Outcome(int(truth))) for truth in rng.random(n) < p * factor], 2.0
+    )
     return [
         sample
         for metric in registry.collect()
@@ -110,17 +124,29 @@ def heard(version, rng, *, gain, p, n, factor=1.0):
 def series(sample):
     """The counter as promtool has it: grown evenly in seven days."""
     labels = ",".join(f'{name}="{value}"' for name, value in sample.labels.items())
-    return {"series": f"{sample.name}{{{labels}}}", "values": f"0+{sample.value / 14!r}x18"}
+    return {
+        "series": f"{sample.name}{{{labels}}}",
+        "values": f"0+{sample.value / 14!r}x18",
+    }
 
 
-def test_the_alert_is_silent_where_gains_are_rare_and_loud_where_a_promise_is_broken(tmp_path):
+def test_the_alert_is_silent_where_gains_are_rare_and_loud_where_a_promise_is_broken(
+    tmp_path,
+):
     """The world of versions 1 to 59 is as promised, of 60 and more it has no gain, a tenth, a fifth of the promised."""
     if not shutil.which("promtool"):
         absent("promtool is not installed (Debian: apt-get install prometheus)")
     rng = np.random.default_rng(3)
-    worlds = [{"gain": 200.0, "p": 0.01, "n": n} for n in (60, 200, 600) for _ in range(20)][1:]
-    worlds += [{"gain": 20.0, "p": 0.2, "n": 400, "factor": factor} for factor in (0.0, 0.1, 0.2)]
-    samples = [sample for i, world in enumerate(worlds, 1) for sample in heard(i, rng, **world)]
+    worlds = [
+        {"gain": 200.0, "p": 0.01, "n": n} for n in (60, 200, 600) for _ in range(20)
+    ][1:]
+    worlds += [
+        {"gain": 20.0, "p": 0.2, "n": 400, "factor": factor}
+        for factor in (0.0, 0.1, 0.2)
+    ]
+    samples = [
+        sample for i, world in enumerate(worlds, 1) for sample in heard(i, rng, **world)
+    ]
     summary = "loan:{} earns less than it promises: see GET /models/{{ref}}/outcomes"
     expected = [
         {
@@ -137,7 +163,9 @@ def test_the_alert_is_silent_where_gains_are_rare_and_loud_where_a_promise_is_br
         ],
     }
     (tmp_path / "alerts_test.yml").write_text(
-        json.dumps({"rule_files": [str(ALERTS)], "evaluation_interval": "12h", "tests": [unit]})
+        json.dumps(
+            {"rule_files": [str(ALERTS)], "evaluation_interval": "12h", "tests": [unit]}
+        )
     )
     found = subprocess.run(
         ["promtool", "test", "rules", tmp_path / "alerts_test.yml"],

@@ -72,7 +72,9 @@ def test_what_comes_later_waits_the_longer_the_more_files_the_day_has(
 def test_terms_that_no_row_needs_go_a_day_later(database, archive):
     decided(database, at=MONDAY)
     keep_up(archive, None)
-    assert count(database, DECISION_TERMS) == 1  # a process may remember that they are there
+    assert (
+        count(database, DECISION_TERMS) == 1
+    )  # a process may remember that they are there
 
     decided(database, terms=replace(LOAN, version=2))
     with database.writing() as connection:
@@ -100,7 +102,9 @@ def test_a_day_that_cannot_be_sealed_holds_up_no_other(database, archive, monkey
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-@pytest.mark.parametrize("copied", [None, "before", "after"], ids=["new", "older copy", "copy"])
+@pytest.mark.parametrize(
+    "copied", [None, "before", "after"], ids=["new", "older copy", "copy"]
+)
 def test_a_database_removes_no_file_that_it_did_not_write(
     database, archive, tmp_path, monkeypatch, copied
 ):
@@ -119,7 +123,9 @@ def test_a_database_removes_no_file_that_it_did_not_write(
     monkeypatch.setattr(upkeep, "time", lambda: time() + 9 * DAY)
 
     with migrated(f"sqlite:///{tmp_path / 'other.db'}") as other:
-        keep_up(Archive(other, archive.storage.url), 7 * DAY if copied is None else None)
+        keep_up(
+            Archive(other, archive.storage.url), 7 * DAY if copied is None else None
+        )
     assert set(archive.storage.folders("loan")) >= set(before)
 
 
@@ -136,7 +142,9 @@ def test_one_process_does_it_at_a_time(database, archive):
 def test_nothing_is_sealed_into_a_folder_that_other_machines_lack(tmp_path, caplog):
     beside = {"datasets": "s3://bucket/datasets"}
     assert not settings_for(tmp_path, **beside).shares_decisions
-    assert settings_for(tmp_path, **beside, decisions="s3://bucket/decisions").shares_decisions
+    assert settings_for(
+        tmp_path, **beside, decisions="s3://bucket/decisions"
+    ).shares_decisions
     assert settings_for(tmp_path).shares_decisions
     assert settings_for(tmp_path, datasets=str(tmp_path / "datasets")).shares_decisions
     database = prepare_stores(settings_for(tmp_path)).database

@@ -29,12 +29,37 @@ def test_installed_alone_its_examples_and_tests_pass(tmp_path):
     lock = (ROOT / "requirements-dev.lock").read_text()
     versions.write_text("\n".join(LOCKED.findall(lock)))
     python = environment / "bin" / "python"
-    examples = ("payoff/__init__.py", "payoff/functions.py", "payoff/decisions/limits.py")
-    tests = ("tests/payoff/decisions", "tests/payoff/evidence", "tests/payoff/test_stored.py")
-    chosen = ("-n0", "--confcutdir=tests/payoff", "--doctest-modules", *examples, *tests)
+    examples = (
+        "payoff/__init__.py",
+        "payoff/functions.py",
+        "payoff/decisions/limits.py",
+    )
+    tests = (
+        "tests/payoff/decisions",
+        "tests/payoff/evidence",
+        "tests/payoff/test_stored.py",
+    )
+    chosen = (
+        "-n0",
+        "--confcutdir=tests/payoff",
+        "--doctest-modules",
+        *examples,
+        *tests,
+    )
 
     run(sys.executable, "-m", "venv", environment)
-    run(python, "-m", "pip", "install", "-q", "--no-compile", "-c", versions, ROOT, *TOOLS)
+    run(
+        python,
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--no-compile",
+        "-c",
+        versions,
+        ROOT,
+        *TOOLS,
+    )
     run(python, "-c", PROGRAM)
     run(python, "-m", "pytest", *chosen)
 

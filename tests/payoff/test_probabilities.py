@@ -25,5 +25,7 @@ def test_sums_of_single_precision_with_many_classes_are_1():
     e = np.exp(z)
     P = (e / e.sum(axis=1, keepdims=True, dtype=np.float32)).astype(np.float64)
     assert are_shares(P).all()
-    wrong = np.array([[0.5, 0.49], [np.nan, 1.0], [1e308, 1e308], [0.5, 0.5 + 2 * TOLERANCE]])
+    wrong = np.array(
+        [[0.5, 0.49], [np.nan, 1.0], [1e308, 1e308], [0.5, 0.5 + 2 * TOLERANCE]]
+    )
     assert not are_shares(wrong).any()

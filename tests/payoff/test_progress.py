@@ -24,4 +24,6 @@ def test_parts_count_within_their_span():
         "last fold",
         "done",
     ]
-    assert [fraction for fraction, _ in heard] == pytest.approx([0.1, 0.2, 0.5, 0.5, 0.8, 1.0])
+    assert [fraction for fraction, _ in heard] == pytest.approx(
+        [0.1, 0.2, 0.5, 0.5, 0.8, 1.0]
+    )

@@ -9,7 +9,9 @@ def pairs(counts, alpha):
     """Threshold-pairs by its definition, over ordered pairs."""
     total = 0.0
     for i, j in itertools.permutations(range(len(counts)), 2):
-        total += max(max(counts[i] - alpha, 0) * max(counts[j] - alpha, 0) - alpha**2, 0)
+        total += max(
+            max(counts[i] - alpha, 0) * max(counts[j] - alpha, 0) - alpha**2, 0
+        )
     return total
 
 
@@ -25,7 +27,11 @@ def cuts(values):
     if len(known) == len(set(values)) and not any(map(math.isnan, values)):
         return [(middle, False) for middle in middles]
     alone = [(math.inf, False)] if known else []
-    return [(middle, False) for middle in middles] + alone + [(middle, True) for middle in middles]
+    return (
+        [(middle, False) for middle in middles]
+        + alone
+        + [(middle, True) for middle in middles]
+    )
 
 
 def goes_left(x, threshold, missing_left):
@@ -43,16 +49,30 @@ def greedy_tree(S, K, prices, alpha, max_depth=math.inf, path=()):
     for t in recent + [t for t in range(len(prices)) if t not in recent]:
         for threshold, missing_left in cuts([x[t] for x, _ in S]):
             left = [(x, y) for x, y in S if goes_left(x[t], threshold, missing_left)]
-            right = [(x, y) for x, y in S if not goes_left(x[t], threshold, missing_left)]
-            drop = F - max(pairs(counts_of(left, K), alpha), pairs(counts_of(right, K), alpha))
+            right = [
+                (x, y) for x, y in S if not goes_left(x[t], threshold, missing_left)
+            ]
+            drop = F - max(
+                pairs(counts_of(left, K), alpha), pairs(counts_of(right, K), alpha)
+            )
             if drop > 0 and (best is None or (prices[t] / drop, -drop) < best[0]):
-                best = ((prices[t] / drop, -drop), t, threshold, missing_left, left, right)
+                best = (
+                    (prices[t] / drop, -drop),
+                    t,
+                    threshold,
+                    missing_left,
+                    left,
+                    right,
+                )
     if best is None:
         return node
     _, t, threshold, missing_left, left, right = best
     if not any(math.isnan(x[t]) for x, _ in S):
         missing_left = len(left) >= len(right)
-    below = [greedy_tree(side, K, prices, alpha, max_depth, (*path, t)) for side in (left, right)]
+    below = [
+        greedy_tree(side, K, prices, alpha, max_depth, (*path, t))
+        for side in (left, right)
+    ]
     return {
         **node,
         "feature": t,
@@ -89,7 +109,11 @@ def label(tree):
 
 
 def leaf_labels(tree):
-    return {label(tree)} if tree["feature"] < 0 else set().union(*map(leaf_labels, tree["below"]))
+    return (
+        {label(tree)}
+        if tree["feature"] < 0
+        else set().union(*map(leaf_labels, tree["below"]))
+    )
 
 
 def walk(tree, known):
@@ -98,7 +122,9 @@ def walk(tree, known):
     while tree["feature"] in known:
         x = known[tree["feature"]]
         missed |= math.isnan(x)
-        tree = tree["below"][0 if goes_left(x, tree["threshold"], tree["missing_left"]) else 1]
+        tree = tree["below"][
+            0 if goes_left(x, tree["threshold"], tree["missing_left"]) else 1
+        ]
     return tree, missed
 
 
@@ -120,7 +146,9 @@ def state(trees, known, K, prices, budget=math.inf):
     frontier = []
     for j, trees_waiting in waiting.items():
         price = prices.paid([*acquired, j])[-1]
-        frontier.append((-trees_waiting / price if price else -math.inf, price, -trees_waiting, j))
+        frontier.append(
+            (-trees_waiting / price if price else -math.inf, price, -trees_waiting, j)
+        )
     ordered = [(j, price, -less) for _, price, less, j in sorted(frontier)]
     affordable = [wanted for wanted in ordered if wanted[1] <= budget - spent + 1e-9 * budget] if (
         math.isfinite(budget)
@@ -140,5 +168,7 @@ def state(trees, known, K, prices, budget=math.inf):
         "prediction": outcomes.pop()
         if len(outcomes) == 1
         else vote([label(tree) for tree, _ in walked], K),
-        "probabilities": [sum(column) / len(trees) for column in zip(*shares, strict=True)],
+        "probabilities": [
+            sum(column) / len(trees) for column in zip(*shares, strict=True)
+        ],
     }

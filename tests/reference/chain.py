@@ -26,7 +26,11 @@ def shares(trees: Any, forest: int, forests: int, x: list[float]) -> np.ndarray:
     """The mean over the trees of one of so many forests."""
     T = len(trees.roots) // forests
     return np.mean(
-        [leaf(trees, int(root), x) for root in trees.roots[forest * T : (forest + 1) * T]], axis=0
+        [
+            leaf(trees, int(root), x)
+            for root in trees.roots[forest * T : (forest + 1) * T]
+        ],
+        axis=0,
     )
 
 
@@ -37,7 +41,8 @@ def substitute(model: Any, available: list[bool]) -> int:
     sets += [set(range(length)) - set(lost) for length, lost in reduced.lacking]
     known = {j for j in range(S) if available[j]}
     best = min(
-        (k for k in range(len(sets)) if sets[k] <= known), key=lambda k: (reduced.loss[k], k)
+        (k for k in range(len(sets)) if sets[k] <= known),
+        key=lambda k: (reduced.loss[k], k),
     )
     few = 2 * len(sets[best]) < len(known)
     return -1 if few and reduced.masked_loss < reduced.loss[best] else best
@@ -50,11 +55,17 @@ def without(model: Any, x: list[float], state: int) -> np.ndarray:
         -1
         if reduced is None
         else substitute(
-            model, [j < state and not (np.isnan(x[j]) and not model.gaps[j]) for j in range(S)]
+            model,
+            [
+                j < state and not (np.isnan(x[j]) and not model.gaps[j])
+                for j in range(S)
+            ],
         )
     )
     if k < 0:
-        return shares(model.masked, 0, 1, [x[j] if j < state else np.nan for j in range(S)])
+        return shares(
+            model.masked, 0, 1, [x[j] if j < state else np.nan for j in range(S)]
+        )
     if k <= S:
         return shares(model.forests, k - 1, S, x) if k else model.forests.prior
     one, F = k - S - 1, len(reduced.lacking)
@@ -62,13 +73,19 @@ def without(model: Any, x: list[float], state: int) -> np.ndarray:
     parts = [one]
     if one and reduced.lacking[one - 1][1] == reduced.lacking[one][1]:
         parts.append(one - 1)
-    told = [(T * shares(reduced.forests, part, F, x) + prior / 2) / (T + 0.5) for part in parts]
+    told = [
+        (T * shares(reduced.forests, part, F, x) + prior / 2) / (T + 0.5)
+        for part in parts
+    ]
     if not reduced.blends:
         return told[0]
     blend = reduced.blends[one]
     logs = [np.log(np.maximum(P, 1e-3)) for P in told]
     scores = (
-        sum(power * (log - log.mean()) for power, log in zip(blend.powers, logs, strict=True))
+        sum(
+            power * (log - log.mean())
+            for power, log in zip(blend.powers, logs, strict=True)
+        )
         + blend.offset
     )
     P = np.maximum(np.exp(scores) / np.exp(scores).sum(), blend.lowest)

@@ -31,7 +31,9 @@ def ways_out(alive, k=0, path=()):
     return found
 
 
-def objective(columns, targets, shares, nodes, charges, *, lambda_, rho, kind, route, steepness):
+def objective(
+    columns, targets, shares, nodes, charges, *, lambda_, rho, kind, route, steepness
+):
     """Loss of every node a row may visit, sizes of weights, and the price of every way out, times its probability.
 
     `nodes`: {number: (weights (T, C), offsets (L,), threshold)}; `charges`: [(price, columns that call for it)].
@@ -48,16 +50,22 @@ def objective(columns, targets, shares, nodes, charges, *, lambda_, rho, kind, r
             if k == 0:
                 return 1.0
             parent = (k - 1) // 2
-            return reach(parent) * (up[parent] if k == 2 * parent + 1 else 1 - up[parent])
+            return reach(parent) * (
+                up[parent] if k == 2 * parent + 1 else 1 - up[parent]
+            )
 
         for k, (_, offsets, _) in nodes.items():
             predicted = [scores[k][c] + offsets[c] for c in range(len(offsets))]
             total += share * reach(k) * loss(predicted, y, kind)
         for path, side in ways_out(set(nodes)):
             last = path[-1]
-            p = reach(last) * (1 if side is None else up[last] if side else 1 - up[last])
+            p = reach(last) * (
+                1 if side is None else up[last] if side else 1 - up[last]
+            )
             for price, members in charges:
-                squares = sum(w * w for k in path for t in members for w in nodes[k][0][t])
+                squares = sum(
+                    w * w for k in path for t in members for w in nodes[k][0][t]
+                )
                 total += share * lambda_ * p * price * math.sqrt(squares)
     return total
 
@@ -82,12 +90,16 @@ def stand(tree, prices, known, budget=math.inf):
                 order.append(best)
                 waiting.remove(best)
             due = sum(price for _, price in frontier)
-            enough = spent + due <= budget + 1e-9 * budget if math.isfinite(budget) else True
+            enough = (
+                spent + due <= budget + 1e-9 * budget if math.isfinite(budget) else True
+            )
             return {"spent": spent, "frontier": frontier, "missed": missed, "resolved": 0, "settled": False,
                     "next": frontier[0][0] if enough else None, "answer": answer(tree, Z, reached)}  # fmt: skip
         missed |= any(known[j] is None for j in needed)
         reached = node
-        node = int(tree.upper[node] if Z[node] > tree.thresholds[node] else tree.lower[node])
+        node = int(
+            tree.upper[node] if Z[node] > tree.thresholds[node] else tree.lower[node]
+        )
     return {"spent": spent, "frontier": [], "missed": missed, "resolved": 1, "settled": True, "next": None,
             "answer": answer(tree, Z, reached)}  # fmt: skip
 

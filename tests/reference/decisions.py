@@ -25,15 +25,23 @@ def written_out(matrix, cases):
 
     if isinstance(matrix, dict):
         return [
-            {k: {a: cell(sent, case) for a, sent in row.items()} for k, row in matrix.items()}
+            {
+                k: {a: cell(sent, case) for a, sent in row.items()}
+                for k, row in matrix.items()
+            }
             for case in cases
         ]
     return [[[cell(sent, case) for sent in row] for row in matrix] for case in cases]
 
 
-def expected_benefits(p: Sequence[Fraction], B: Sequence[Sequence[Fraction]]) -> list[Fraction]:
+def expected_benefits(
+    p: Sequence[Fraction], B: Sequence[Sequence[Fraction]]
+) -> list[Fraction]:
     """`sum_i p_i b[i][a]` for every action, without rounding."""
-    return [sum((p[i] * B[i][a] for i in range(len(B))), Fraction(0)) for a in range(len(B[0]))]
+    return [
+        sum((p[i] * B[i][a] for i in range(len(B))), Fraction(0))
+        for a in range(len(B[0]))
+    ]
 
 
 def best_action(p: Sequence[float | Fraction], B: Sequence[Sequence[float]]) -> int:
@@ -46,17 +54,24 @@ def best_action(p: Sequence[float | Fraction], B: Sequence[Sequence[float]]) -> 
 
 def upper_bound(priors: Sequence[float], B: Sequence[Sequence[float]]) -> float:
     return float(
-        sum(Fraction(pi) * max(map(Fraction, row)) for pi, row in zip(priors, B, strict=True))
+        sum(
+            Fraction(pi) * max(map(Fraction, row))
+            for pi, row in zip(priors, B, strict=True)
+        )
     )
 
 
 def best_decisions(
-    scores: Sequence[float], y: Sequence[int], B: np.ndarray, priors: Sequence[float] | None
+    scores: Sequence[float],
+    y: Sequence[int],
+    B: np.ndarray,
+    priors: Sequence[float] | None,
 ) -> tuple[Fraction, list[int]]:
     """What the best of all cuts earns and decides, in exact arithmetic: of equal ones the one with most actions 0."""
     above = int(B[1, 1] - B[1, 0] + B[0, 0] - B[0, 1] >= 0)
     shares = [
-        Fraction(y.count(k), len(y)) if priors is None else Fraction(priors[k]) for k in (0, 1)
+        Fraction(y.count(k), len(y)) if priors is None else Fraction(priors[k])
+        for k in (0, 1)
     ]
     distinct = sorted(set(scores))
     found = []
@@ -65,7 +80,8 @@ def best_decisions(
         decisions = [1 - above if score in before else above for score in scores]
         each = zip(y, decisions, strict=True)
         earned = sum(
-            (shares[k] / y.count(k) * Fraction(B[k, action]) for k, action in each), Fraction(0)
+            (shares[k] / y.count(k) * Fraction(B[k, action]) for k, action in each),
+            Fraction(0),
         )
         found.append((earned, -sum(decisions), decisions))
     earned, _, decisions = max(found)
@@ -98,7 +114,9 @@ def printed_beta_delta(
     return scores.argmax(axis=1)
 
 
-def nearest_flip(p: np.ndarray, B: np.ndarray, choice: int) -> tuple[float, np.ndarray | None]:
+def nearest_flip(
+    p: np.ndarray, B: np.ndarray, choice: int
+) -> tuple[float, np.ndarray | None]:
     """The distance to, and the point of, the simplex nearest to p (K,) where another action earns as much as `choice`.
 
     Every set of classes with positive probability is tried: nearest to p on `sum q = 1, g q = 0` within it.
@@ -112,9 +130,13 @@ def nearest_flip(p: np.ndarray, B: np.ndarray, choice: int) -> tuple[float, np.n
             support = [k for k in range(K) if bits >> k & 1]
             rows = np.vstack([np.ones(len(support)), g[support]])
             q = np.zeros(K)
-            q[support] = p[support] - np.linalg.pinv(rows) @ (rows @ p[support] - [1.0, 0.0])
+            q[support] = p[support] - np.linalg.pinv(rows) @ (
+                rows @ p[support] - [1.0, 0.0]
+            )
             solves = (
-                abs(q.sum() - 1) < 1e-9 and abs(g @ q) < 1e-9 * np.abs(g).max() and q.min() > -1e-12
+                abs(q.sum() - 1) < 1e-9
+                and abs(g @ q) < 1e-9 * np.abs(g).max()
+                and q.min() > -1e-12
             )
             if solves and np.linalg.norm(q - p) < best:
                 best, point = float(np.linalg.norm(q - p)), q
@@ -151,7 +173,12 @@ def relaxed_total(V: np.ndarray, lower, upper, uses, most) -> float:
     each, sums, resources = _rows(V, uses)
     b_ub = np.concatenate([-lower, np.minimum(upper, len(V)), most])
     result = linprog(
-        -V.ravel(), vstack([-sums, sums, resources]), b_ub, each, np.ones(len(V)), bounds=(0, None)
+        -V.ravel(),
+        vstack([-sums, sums, resources]),
+        b_ub,
+        each,
+        np.ones(len(V)),
+        bounds=(0, None),
     )
     return float(-result.fun)
 
@@ -170,17 +197,26 @@ def quantile(samples: Weighted, level: Fraction) -> float:
     """The smallest value whose weight, with that of all smaller ones, reaches the level."""
     total = sum(weight for _, weight in samples)
     return min(
-        v for v, _ in samples if Fraction(sum(w for x, w in samples if x <= v), total) >= level
+        v
+        for v, _ in samples
+        if Fraction(sum(w for x, w in samples if x <= v), total) >= level
     )
 
 
 def band_shares(samples: Weighted, cuts: Sequence[float]) -> list[float]:
     """The share of the weight below the first cut, from it to below the next, …, from the last on."""
     total, edges = sum(weight for _, weight in samples), [-np.inf, *cuts, np.inf]
-    return [sum(w for x, w in samples if a <= x < b) / total for a, b in pairwise(edges)]
+    return [
+        sum(w for x, w in samples if a <= x < b) / total for a, b in pairwise(edges)
+    ]
 
 
-def quantity_cost(samples: Weighted, quantity: float, over: float, under: float) -> float:
+def quantity_cost(
+    samples: Weighted, quantity: float, over: float, under: float
+) -> float:
     """The mean of what is too much times `over`, or too little times `under`."""
-    lost = sum(w * (over * max(quantity - x, 0) + under * max(x - quantity, 0)) for x, w in samples)
+    lost = sum(
+        w * (over * max(quantity - x, 0) + under * max(x - quantity, 0))
+        for x, w in samples
+    )
     return lost / sum(weight for _, weight in samples)

@@ -8,9 +8,13 @@ import numpy as np
 from scipy.optimize import minimize
 
 
-def bin_edges(column: Iterable[float], weights: Iterable[float], bins: int) -> list[float]:
+def bin_edges(
+    column: Iterable[float], weights: Iterable[float], bins: int
+) -> list[float]:
     """Midpoints of few values, else the smallest values below which at least i/bins of the weight lies."""
-    pairs = sorted((x, w) for x, w in zip(column, weights, strict=True) if not math.isnan(x))
+    pairs = sorted(
+        (x, w) for x, w in zip(column, weights, strict=True) if not math.isnan(x)
+    )
     values = sorted({x for x, _ in pairs})
     if len(values) <= bins:
         return [(low + high) / 2 for low, high in pairwise(values)]
@@ -36,7 +40,9 @@ def naive_bayes(
 ) -> np.ndarray:
     """Posteriors (len(new), K), value by value."""
     K, m = int(codes.max()) + 1, X.shape[1]
-    edges = {j: bin_edges(X[:, j], weights, bins) for j in range(m) if j not in categorical}
+    edges = {
+        j: bin_edges(X[:, j], weights, bins) for j in range(m) if j not in categorical
+    }
 
     def value(x: float, j: int) -> int | None:
         if math.isnan(x):
@@ -86,7 +92,9 @@ def rest_weights(
     return etas
 
 
-def weighted_logistic(X: np.ndarray, is_class: np.ndarray, eta: float, C: float) -> np.ndarray:
+def weighted_logistic(
+    X: np.ndarray, is_class: np.ndarray, eta: float, C: float
+) -> np.ndarray:
     """Coefficients and intercept (m + 1,) that minimise the benefit objective with an L2 penalty of strength C."""
     y = is_class.astype(float)
 
@@ -102,7 +110,9 @@ def weighted_logistic(X: np.ndarray, is_class: np.ndarray, eta: float, C: float)
     return found
 
 
-def calibration_error(said: Sequence[float], happened: Sequence[bool], bins: int = 15) -> float:
+def calibration_error(
+    said: Sequence[float], happened: Sequence[bool], bins: int = 15
+) -> float:
     """Mean distance between probability and frequency in bins of equal width."""
     total = 0.0
     for b in range(bins):

@@ -7,7 +7,8 @@ from payoff.retrieval import losses
 from payoff.retrieval.losses import Loss
 
 jaccard, am, g_tp_pr, g_mean, h_mean, auc = (
-    partial(Loss, name) for name in ("jaccard", "am", "g_tp_pr", "g_mean", "h_mean", "auc")
+    partial(Loss, name)
+    for name in ("jaccard", "am", "g_tp_pr", "g_mean", "h_mean", "auc")
 )
 
 
@@ -21,7 +22,11 @@ def fractional_linear(c: Sequence[float], d: Sequence[float]) -> Loss:
     return Loss("fractional_linear", c=tuple(map(float, c)), d=tuple(map(float, d)))
 
 
-PLAIN = {name: Loss(name) for name in losses.LOSSES if name not in {"f_beta", "fractional_linear"}}
+PLAIN = {
+    name: Loss(name)
+    for name in losses.LOSSES
+    if name not in {"f_beta", "fractional_linear"}
+}
 LOSSES = {
     "f1": f_beta(1),
     "f_small": f_beta(1e-3),

@@ -30,11 +30,12 @@ def expected_of_all_sets(vectors, weights, loss, *, empty=0):
         for one in (sets.sum(axis=1)[:, None], vectors.sum(axis=1)[None])
     )
     counts = zip(*(one.ravel().tolist() for one in (tp, k, positives)), strict=True)
-    losses = np.array([exact_loss(loss, *each, n, empty) / ONE for each in counts]).reshape(
-        tp.shape
-    )
+    losses = np.array(
+        [exact_loss(loss, *each, n, empty) / ONE for each in counts]
+    ).reshape(tp.shape)
     recall, precision = (
-        np.where(one > 0, tp / np.maximum(one, 1), RATE_OF_NOTHING) for one in (positives, k)
+        np.where(one > 0, tp / np.maximum(one, 1), RATE_OF_NOTHING)
+        for one in (positives, k)
     )
     return sets, losses @ weights, recall @ weights, precision @ weights
 
@@ -61,6 +62,9 @@ def pmf(p):
 def one_loss(p, k, loss, *, empty=0):
     """The loss of the first k items by Algorithm 1 of the paper: a double sum over both laws above 1e-30."""
     front, back, n = pmf(p[:k]), pmf(p[k:]), len(p)
-    tp, fn = np.flatnonzero(front > 1e-30)[:, None], np.flatnonzero(back > 1e-30)[None, :]
+    tp, fn = (
+        np.flatnonzero(front > 1e-30)[:, None],
+        np.flatnonzero(back > 1e-30)[None, :],
+    )
     table = loss.of_counts(tp, np.array([[k]]), tp + fn, n, empty=empty)
     return float(front[tp[:, 0]] @ table @ back[fn[0]])

@@ -39,7 +39,11 @@ DEFINITIONS = {
         1
         - (1 + Fraction(loss.beta or 1) ** 2)
         * c.tp
-        / ((1 + Fraction(loss.beta or 1) ** 2) * c.tp + Fraction(loss.beta or 1) ** 2 * c.fn + c.fp)
+        / (
+            (1 + Fraction(loss.beta or 1) ** 2) * c.tp
+            + Fraction(loss.beta or 1) ** 2 * c.fn
+            + c.fp
+        )
     ),
     "jaccard": lambda _, c: Fraction(c.fp + c.fn, c.tp + c.fp + c.fn),
     "am": lambda _, c: 1 - (c.tpr + c.tnr) / 2,
@@ -48,7 +52,9 @@ DEFINITIONS = {
     "fractional_linear": lambda loss, c: c.weighted(loss.c) / c.weighted(loss.d),
 }
 ROOTS = {
-    "g_tp_pr": lambda _, c: Fraction(c.tp * c.tp, max((c.tp + c.fn) * (c.tp + c.fp), 1)),
+    "g_tp_pr": lambda _, c: Fraction(
+        c.tp * c.tp, max((c.tp + c.fn) * (c.tp + c.fp), 1)
+    ),
     "g_mean": lambda _, c: c.tpr * c.tnr,
     "mcc": lambda _, c: c.signed_square,
 }
@@ -71,18 +77,25 @@ class Counts:
 
     @property
     def tpr(self):
-        return Fraction(self.tp, self.tp + self.fn) if self.tp + self.fn else Fraction(1)
+        return (
+            Fraction(self.tp, self.tp + self.fn) if self.tp + self.fn else Fraction(1)
+        )
 
     @property
     def tnr(self):
-        return Fraction(self.tn, self.tn + self.fp) if self.tn + self.fp else Fraction(1)
+        return (
+            Fraction(self.tn, self.tn + self.fp) if self.tn + self.fp else Fraction(1)
+        )
 
     @property
     def signed_square(self):
         """Matthews's correlation times its magnitude; 0 where scikit-learn takes the correlation for 0."""
         above = self.tp * self.tn - self.fp * self.fn
         below = (
-            (self.tp + self.fp) * (self.tp + self.fn) * (self.tn + self.fp) * (self.tn + self.fn)
+            (self.tp + self.fp)
+            * (self.tp + self.fn)
+            * (self.tn + self.fp)
+            * (self.tn + self.fn)
         )
         return Fraction(above * abs(above), max(below, 1))
 
@@ -94,7 +107,10 @@ class Counts:
             self.tp + self.fp,
             self.tp + self.fn,
         )
-        return sum(Fraction(one) * count for one, count in zip(coefficients, counts, strict=True))
+        return sum(
+            Fraction(one) * count
+            for one, count in zip(coefficients, counts, strict=True)
+        )
 
 
 @lru_cache(maxsize=10_000)

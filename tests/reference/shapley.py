@@ -13,7 +13,9 @@ def shapley(value, m):
         for size in range(m):
             weight = factorial(size) * factorial(m - size - 1) / factorial(m)
             for chosen in combinations(others, size):
-                total += weight * (value(frozenset({*chosen, j})) - value(frozenset(chosen)))
+                total += weight * (
+                    value(frozenset({*chosen, j})) - value(frozenset(chosen))
+                )
         found.append(total)
     return found
 
@@ -25,6 +27,8 @@ def expectation(node, known, goes, children, feature, cover, leaf):
     if feature(node) in known:
         return expectation(goes(node), known, goes, children, feature, cover, leaf)
     return sum(
-        cover(child) / cover(node) * expectation(child, known, goes, children, feature, cover, leaf)
+        cover(child)
+        / cover(node)
+        * expectation(child, known, goes, children, feature, cover, leaf)
         for child in children(node)
     )

@@ -30,7 +30,9 @@ def stands_as(states: States, i: int, twin: dict[str, Any]) -> None:
     waiting = states.waiting[i, columns].tolist()
     np.testing.assert_array_equal(columns, [j for j, *_ in twin["frontier"]])
     np.testing.assert_allclose(
-        states.price[i, columns], [price for _, price, *_ in twin["frontier"]], rtol=1e-9
+        states.price[i, columns],
+        [price for _, price, *_ in twin["frontier"]],
+        rtol=1e-9,
     )
     assert all(
         those == found
@@ -39,7 +41,10 @@ def stands_as(states: States, i: int, twin: dict[str, Any]) -> None:
     )
     assert states.spent[i] == pytest.approx(twin["spent"], abs=1e-12)
     assert states.following[i] == (-1 if twin["next"] is None else twin["next"])
-    assert (states.resolved[i], states.leader[i] >= 0) == (twin["resolved"], twin["settled"])
+    assert (states.resolved[i], states.leader[i] >= 0) == (
+        twin["resolved"],
+        twin["settled"],
+    )
     assert (states.missed[i] > 0) == twin["missed"]
 
 
@@ -63,14 +68,19 @@ def travels_as_it_steps(
         np.full(len(X), -1),
     )
     for s in range(int(run.length.max()) + 1):
-        now, on = model.step(np.where(status == 0, 99.0, X), status, prices, budget), ends < 0
+        now, on = (
+            model.step(np.where(status == 0, 99.0, X), status, prices, budget),
+            ends < 0,
+        )
         answer = np.where(np.isnan(now.value), now.prediction, now.value)
         np.testing.assert_array_equal(now.probabilities[on], run.P[on, s])
         np.testing.assert_allclose(answer[on], run.vote[on, s], rtol=1e-12)
         np.testing.assert_allclose(now.spent[on], run.spent[on, s], atol=1e-12)
         settled[on & (settled < 0) & (now.leader >= 0)] = s
         over = on & (now.following < 0)
-        np.testing.assert_array_equal(run.resolved[over], now.resolved[over] == now.trees)
+        np.testing.assert_array_equal(
+            run.resolved[over], now.resolved[over] == now.trees
+        )
         ends[over] = s
         rows = np.flatnonzero(on & ~over)
         j = now.following[rows]
@@ -100,6 +110,12 @@ def simulate(
         ends = np.where(stops, rows.settled, rows.length)
         at = np.arange(len(rows)), ends
         parts.append(
-            (rows.spent[at], ends, rows.vote[at], rows.P[at], rows.resolved & (ends == rows.length))
+            (
+                rows.spent[at],
+                ends,
+                rows.vote[at],
+                rows.P[at],
+                rows.resolved & (ends == rows.length),
+            )
         )
     return Simulation(*map(np.concatenate, zip(*parts, strict=True)))

@@ -39,7 +39,9 @@ def mixed(
     )
     X = np.concatenate((C[:, :1], N, C[:, 1:]), axis=1).astype(np.float64)
     score = (
-        (N[:, 0] - 3.0 if numbers else 0.0) + (C[:, 0] == 1 if words else 0.0) + rng.normal(size=n)
+        (N[:, 0] - 3.0 if numbers else 0.0)
+        + (C[:, 0] == 1 if words else 0.0)
+        + rng.normal(size=n)
     )
     y = np.digitize(score, np.quantile(score, np.arange(1, K) / K))
     X[rng.random(X.shape) < missing] = np.nan

@@ -46,7 +46,9 @@ def passes(known, B, prices, budget, estimate, *, stops=False):
         of = estimate(seen)
         for i in on:
             j, price, paid = each[i][s]
-            ahead[i] = gained[i] - paid if price == 0 or of(j, stake[i, s]) > price else 0.0
+            ahead[i] = (
+                gained[i] - paid if price == 0 or of(j, stake[i, s]) > price else 0.0
+            )
     return seen
 
 
@@ -68,9 +70,14 @@ def lines(seen, m, spare):
     everything = [point for points in seen.values() for point in points]
     if len(everything) < 10:
         stake, total = (
-            (sum(column) for column in zip(*everything, strict=True)) if everything else (0, 0)
+            (sum(column) for column in zip(*everything, strict=True))
+            if everything
+            else (0, 0)
         )
-        return spare or [(0.0, min(max(total / stake, 0), 1) if stake else 0, 0.0, np.inf)] * m
+        return (
+            spare
+            or [(0.0, min(max(total / stake, 0), 1) if stake else 0, 0.0, np.inf)] * m
+        )
     pooled = line(everything)
     return [line(seen[j]) if len(seen[j]) >= 10 else pooled for j in range(m)]
 
@@ -90,7 +97,9 @@ def lines_of_forests(known, B, prices, budget):
             fitted = lines(seen, known.n_features, spare)
             return lambda j, stake: gain(fitted[j], stake) if stake > nothing else 0.0
 
-        spare = lines(passes(known, B, prices, limit, estimate), known.n_features, spare)
+        spare = lines(
+            passes(known, B, prices, limit, estimate), known.n_features, spare
+        )
     return np.array(spare)
 
 
@@ -100,7 +109,9 @@ def curve(points):
     c = np.array([gains.mean(), 0.0, 0.0])
     if len(z) >= 10 and np.ptp(z) > 1e-9 * z.max():
         c = np.linalg.lstsq(np.column_stack((np.ones(len(z)), z, z * z)), gains)[0]
-    return lambda stake: min(max(c @ np.clip(stake, z.min(), z.max()) ** np.arange(3), 0.0), stake)
+    return lambda stake: min(
+        max(c @ np.clip(stake, z.min(), z.max()) ** np.arange(3), 0.0), stake
+    )
 
 
 def curves(seen):

@@ -32,7 +32,9 @@ def models(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
 def another(database: Database, models: Path | str) -> Callable[..., Registry]:
     """Another process's view of the same registry."""
 
-    def make(*, database: Database = database, refresh: bool = True, **changes: object) -> Registry:
+    def make(
+        *, database: Database = database, refresh: bool = True, **changes: object
+    ) -> Registry:
         if refresh:
             migrate(database)
         registry = open_registry(str(models), database, **changes)

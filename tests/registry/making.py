@@ -54,15 +54,22 @@ def open_registry(
     **options: object,
 ) -> Registry:
     """A registry as one process has it; `options` are those of its files."""
-    return Registry(Index(database), Files(url, kept=kept, **options), Cache(cache_bytes))
+    return Registry(
+        Index(database), Files(url, kept=kept, **options), Cache(cache_bytes)
+    )
 
 
 def publish(
-    registry: Registry, name: str = "triage", estimator: object = None, **changes: object
+    registry: Registry,
+    name: str = "triage",
+    estimator: object = None,
+    **changes: object,
 ) -> Card:
     """A new version, from its number to its place in the index."""
     card = make_card(name, **changes)
-    staged = registry.stage(card, make_estimator() if estimator is None else estimator, HOLDOUT)
+    staged = registry.stage(
+        card, make_estimator() if estimator is None else estimator, HOLDOUT
+    )
     with registry.index.database.writing() as connection:
         registry.index.add(connection, staged)
     registry.refresh()

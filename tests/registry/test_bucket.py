@@ -20,7 +20,10 @@ def test_requests_for_loading_and_publishing_are_few(registry, another, requests
     assert requests == [
         ("list_with_delimiter", "triage"),  # folders that the database may not know
         ("get", "triage/1/card.json"),  # not there yet
-        *(("put", f"triage/1/{name}") for name in ("model.joblib", "holdout.npz", "card.json")),
+        *(
+            ("put", f"triage/1/{name}")
+            for name in ("model.joblib", "holdout.npz", "card.json")
+        ),
         ("list", "triage/1"),
     ]
     requests.clear()
@@ -28,7 +31,8 @@ def test_requests_for_loading_and_publishing_are_few(registry, another, requests
     another().load("triage")
 
     assert requests == [
-        ("get", f"triage/1/{name}") for name in ("card.json", "holdout.npz", "model.joblib")
+        ("get", f"triage/1/{name}")
+        for name in ("card.json", "holdout.npz", "model.joblib")
     ]
     requests.clear()
     registry.index.models("", 10)

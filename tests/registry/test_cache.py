@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from app.registry.loaded import Cache
 
 USES = st.lists(
-    st.tuples(st.integers(0, 5), st.sampled_from([True, True, False])), min_size=12, max_size=40
+    st.tuples(st.integers(0, 5), st.sampled_from([True, True, False])),
+    min_size=12,
+    max_size=40,
 )
 
 
@@ -29,21 +31,33 @@ def test_the_least_recently_used_goes_first_and_the_bound_gives_way_to_the_bigge
         is_kept = key in kept
         assert cache.get(f"name {key}") == (f"value {key}" if is_kept else None)
         if loaded:
-            assert cache.load(key, sizes[key], lambda key=key: f"value {key}") == f"value {key}"
+            assert (
+                cache.load(key, sizes[key], lambda key=key: f"value {key}")
+                == f"value {key}"
+            )
             loads += not is_kept
-            while not is_kept and kept and sum(sizes[each] for each in kept) + sizes[key] > limit:
+            while (
+                not is_kept
+                and kept
+                and sum(sizes[each] for each in kept) + sizes[key] > limit
+            ):
                 del kept[0]
                 evicted += 1
         if is_kept or loaded:
             kept = [each for each in kept if each != key] + [key]
         assert {each for each in range(6) if each in cache} == set(kept)
         assert cache.get("unknown") is None
-        assert (len(cache), cache.size) == (len(kept), sum(sizes[each] for each in kept))
+        assert (len(cache), cache.size) == (
+            len(kept),
+            sum(sizes[each] for each in kept),
+        )
         assert (cache.loads, cache.evictions) == (loads, evicted)
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_all_who_ask_at_once_wait_for_one_load_or_hear_of_its_failure_which_is_forgotten(fails):
+def test_all_who_ask_at_once_wait_for_one_load_or_hear_of_its_failure_which_is_forgotten(
+    fails,
+):
     cache, may_end = Cache(10), Event()
 
     def slow():

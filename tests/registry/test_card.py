@@ -25,7 +25,12 @@ FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 def test_a_card_survives_its_bytes(name, version, classes, metrics, benefits):
     """Reading what was written gives an equal card, and writing that gives the same bytes."""
     card = make_card(
-        name, version, classes=classes, class_priors={}, metrics=metrics, benefits=benefits
+        name,
+        version,
+        classes=classes,
+        class_priors={},
+        metrics=metrics,
+        benefits=benefits,
     )
 
     again = read_card(card.to_bytes())
@@ -36,13 +41,24 @@ def test_a_card_survives_its_bytes(name, version, classes, metrics, benefits):
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
 def test_a_card_holds_no_nan_or_infinity(number):
-    assert read_card(make_card(metrics={"auc": number}).to_bytes()).metrics == {"auc": None}
+    assert read_card(make_card(metrics={"auc": number}).to_bytes()).metrics == {
+        "auc": None
+    }
     with pytest.raises(ValidationError):
         make_card(benefits=[[number]])
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"\xff", b"[]", b"{}", b'{"format": "x"}', b'{"format": 1e999}', OTHER_FORMAT]
+    "content",
+    [
+        b"",
+        b"\xff",
+        b"[]",
+        b"{}",
+        b'{"format": "x"}',
+        b'{"format": 1e999}',
+        OTHER_FORMAT,
+    ],
 )
 def test_what_is_no_card_is_damaged(content):
     with pytest.raises(Damaged):
@@ -53,6 +69,8 @@ def test_priors_come_in_the_order_of_the_classes():
     np.testing.assert_array_equal(make_card().priors(), [0.75, 0.25])
     assert make_card(class_priors={}).priors().size == 0
     assert make_card(classes=None, class_priors={}).priors().size == 0
-    card = read_card(make_card(classes=[1, 0], class_priors={"0": 0.9, "1": 0.1}).to_bytes())
+    card = read_card(
+        make_card(classes=[1, 0], class_priors={"0": 0.9, "1": 0.1}).to_bytes()
+    )
     assert card.classes == [1, 0]
     np.testing.assert_array_equal(card.priors(), [0.1, 0.9])  # found by their text

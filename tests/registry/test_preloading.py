@@ -32,10 +32,14 @@ def preloaded(another):
 def exists(revision, *names):
     """A view of version 1 of each, of one byte."""
     keys = [(name, 1) for name in names]
-    return Snapshot.of(revision, dict.fromkeys(keys, "digest"), dict.fromkeys(keys, 1), [])
+    return Snapshot.of(
+        revision, dict.fromkeys(keys, "digest"), dict.fromkeys(keys, 1), []
+    )
 
 
-def test_aliases_and_bare_names_are_loaded_at_the_start_and_after_each_change(registry, preloaded):
+def test_aliases_and_bare_names_are_loaded_at_the_start_and_after_each_change(
+    registry, preloaded
+):
     for _ in range(3):
         publish(registry)
     publish(registry, "other")
@@ -56,7 +60,9 @@ def test_aliases_and_bare_names_are_loaded_at_the_start_and_after_each_change(re
     eventually(lambda: replica.cache.get(f"triage:{newest}"))
 
 
-@pytest.mark.parametrize("harm", ["damaged", "missing", "skewed", "too big", "cannot be unpickled"])
+@pytest.mark.parametrize(
+    "harm", ["damaged", "missing", "skewed", "too big", "cannot be unpickled"]
+)
 def test_a_version_that_cannot_be_loaded_is_named_and_not_waited_for(
     registry, preloaded, models, harm
 ):
@@ -84,7 +90,9 @@ def test_a_version_that_cannot_be_loaded_is_named_and_not_waited_for(
     assert all(len(reason) > 20 for reason in refused.values())
     assert replica.ready
     assert list(refused) == [("bad", 1)]
-    assert ("ValueError: invalid literal" in refused["bad", 1]) == (harm == "cannot be unpickled")
+    assert ("ValueError: invalid literal" in refused["bad", 1]) == (
+        harm == "cannot be unpickled"
+    )
     assert replica.cache.get("sound")
 
 
@@ -179,19 +187,27 @@ def held(registry, preloaded, monkeypatch):
     free.set()
 
 
-def test_a_version_goes_on_answering_until_the_one_that_follows_is_loaded(registry, held):
+def test_a_version_goes_on_answering_until_the_one_that_follows_is_loaded(
+    registry, held
+):
     replica, free = held
     publish(registry)
     registry.set_alias("triage", "live", 2, "ann")
 
     eventually(lambda: replica.resolve("triage@live") == ("triage", 2))
-    assert [replica.cache.get(reference).version for reference in ("triage", "triage@live")] == [
+    assert [
+        replica.cache.get(reference).version for reference in ("triage", "triage@live")
+    ] == [
         1,
         1,
     ]
     free.set()
     eventually(
-        lambda: replica.cache.get("triage@live").version == replica.cache.get("triage").version == 2
+        lambda: (
+            replica.cache.get("triage@live").version
+            == replica.cache.get("triage").version
+            == 2
+        )
     )
 
 

@@ -18,7 +18,13 @@ from app.registry.card import Card
 from app.registry.loaded import Holdout
 from app.registry.snapshot import Snapshot
 from payoff.errors import Invalid
-from tests.registry.making import HOLDOUT, make_card, make_estimator, open_registry, publish
+from tests.registry.making import (
+    HOLDOUT,
+    make_card,
+    make_estimator,
+    open_registry,
+    publish,
+)
 
 
 def test_a_published_model_answers_as_the_fitted_one(registry):
@@ -58,7 +64,9 @@ def test_the_card_says_how_big_the_files_are_and_what_is_in_them(registry, model
     assert registry.index.card("triage", 1) == card
 
 
-def test_columns_of_the_hold_out_are_read_once_they_are_needed(registry, models, database):
+def test_columns_of_the_hold_out_are_read_once_they_are_needed(
+    registry, models, database
+):
     """They are as large as the table: no start reads them, and the room for models does not count them."""
     columns = {"file": np.array([1.5, np.nan]), "age": np.array([3.0, 4.0])}
     card = registry.stage(
@@ -132,7 +140,9 @@ def test_names_are_checked_before_anything_is_written(registry, models, name):
     assert registry.index.model("triage").aliases == {}
 
 
-def test_when_the_database_is_away_the_last_view_stays(tmp_path, another, registry, caplog):
+def test_when_the_database_is_away_the_last_view_stays(
+    tmp_path, another, registry, caplog
+):
     publish(registry)
     view = another()
     with registry.index.database.writing() as connection:
@@ -175,7 +185,9 @@ def test_an_older_database_gets_what_was_published_since(registry, empty):
     empty.rebuild()
     empty.set_alias("triage", "champion", 1, "ann")
     publish(empty)
-    empty.index.delete_version("triage", 2)  # its folder stays, as where the store is away
+    empty.index.delete_version(
+        "triage", 2
+    )  # its folder stays, as where the store is away
     for name in ("triage", "triage", "other"):
         publish(registry, name)
 
@@ -193,7 +205,9 @@ def test_what_is_no_folder_of_a_version_is_passed_over(registry, models, empty, 
     """Damaged ones are named; numbers are not given again even where nothing is left of a version but its folder."""
     for _ in range(4):
         publish(registry)
-    first, second, third = (models / "triage" / number / "card.json" for number in "123")
+    first, second, third = (
+        models / "triage" / number / "card.json" for number in "123"
+    )
     third.write_bytes(first.read_bytes())
     first.write_bytes(b"{")
     second.unlink()
@@ -209,7 +223,9 @@ def test_what_is_no_folder_of_a_version_is_passed_over(registry, models, empty, 
     assert "there is no triage/2" in caplog.text
     assert "the card in triage/3 is that of triage/1" in caplog.text
     assert empty.load("triage").version == 4
-    assert [empty.stage(make_card(name), None).version for name in ("triage", "empty")] == [10, 1]
+    assert [
+        empty.stage(make_card(name), None).version for name in ("triage", "empty")
+    ] == [10, 1]
     assert [line.name for line in empty.index.models("", 10)] == ["triage"]
 
 
@@ -247,15 +263,21 @@ def harmed(path):
     path.write_bytes(content)
 
 
-def test_damaged_files_are_never_unpickled_nor_handed_out(registry, models, monkeypatch):
+def test_damaged_files_are_never_unpickled_nor_handed_out(
+    registry, models, monkeypatch
+):
     """Card, artifact and hold-out, flipped, cut, emptied, lengthened and removed; and mended they load again."""
     publish(registry)
-    monkeypatch.setattr(module.joblib, "load", lambda *_: pytest.fail("the file was unpickled"))
+    monkeypatch.setattr(
+        module.joblib, "load", lambda *_: pytest.fail("the file was unpickled")
+    )
     for name in ("model.joblib", "holdout.npz", "card.json"):
         for _harm in harmed(models / "triage" / "1" / name):
             with pytest.raises(Damaged, match="triage"):
                 registry.load("triage")
-            if name == "model.joblib":  # which the card in the database is enough to check
+            if (
+                name == "model.joblib"
+            ):  # which the card in the database is enough to check
                 with pytest.raises(Damaged):
                     registry.artifact("triage", 1)
     monkeypatch.undo()
@@ -277,7 +299,9 @@ def test_a_folder_under_another_name_is_refused(registry, models):
     assert registry.load("triage:1").version == 1
 
 
-def test_models_of_another_scikit_learn_are_refused_unless_allowed(registry, another, monkeypatch):
+def test_models_of_another_scikit_learn_are_refused_unless_allowed(
+    registry, another, monkeypatch
+):
     """Where they are, its own warning is silent; elsewhere warnings are errors, and would fail the load."""
     monkeypatch.setattr("sklearn.base.__version__", "1.2.3")
     publish(registry, packages={"scikit-learn": "1.2.3"})
@@ -295,7 +319,9 @@ def test_models_of_another_scikit_learn_are_refused_unless_allowed(registry, ano
 
 
 def test_pickles_are_not_accepted_in_the_hold_out(registry):
-    staged = registry.stage(make_card(), make_estimator(), Holdout(HOLDOUT.scores, [Trap()]))
+    staged = registry.stage(
+        make_card(), make_estimator(), Holdout(HOLDOUT.scores, [Trap()])
+    )
     with registry.index.database.writing() as connection:
         registry.index.add(connection, staged)
     with pytest.raises(ValueError, match="allow_pickle"):
@@ -363,7 +389,9 @@ def test_references_mean_versions(text, key):
     assert SNAPSHOT.resolve(text) == key
 
 
-@pytest.mark.parametrize("text", ["stroke", "triage:3", "triage@best", "heart@best", "triage@gone"])
+@pytest.mark.parametrize(
+    "text", ["stroke", "triage:3", "triage@best", "heart@best", "triage@gone"]
+)
 def test_what_is_unknown_is_not_found(text):
     with pytest.raises(NotFound, match=f"no model '{text}'"):
         SNAPSHOT.resolve(text)

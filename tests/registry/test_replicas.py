@@ -20,7 +20,9 @@ def replicas(database_url, tmp_path):
     """Registries with connections of their own."""
     databases = [Database(database_url, seconds=20) for _ in range(REPLICAS)]
     migrate(databases[0])
-    registries = [open_registry(str(tmp_path / "models"), database) for database in databases]
+    registries = [
+        open_registry(str(tmp_path / "models"), database) for database in databases
+    ]
     for registry in registries:
         registry.refresh()
     yield registries
@@ -41,12 +43,16 @@ def change(registry, who):
     published = []
     for _ in range(CHANGES):
         name = chance.choice("ab")
-        with suppress(NotFound, Conflict):  # another replica was faster: said, and nothing changed
+        with suppress(
+            NotFound, Conflict
+        ):  # another replica was faster: said, and nothing changed
             match chance.randrange(5):
                 case 0 | 1:
                     published.append((name, publish(registry, name)))
                 case 2 | 3:
-                    registry.set_alias(name, chance.choice(ALIASES), chance.randint(1, 6), who)
+                    registry.set_alias(
+                        name, chance.choice(ALIASES), chance.randint(1, 6), who
+                    )
                 case 4:
                     registry.delete_version(name, chance.randint(1, 6))
     return published
@@ -62,7 +68,9 @@ def test_changes_from_everywhere_are_lost_nowhere(replicas):
     assert len(set(published)) == len(published)
     for registry in replicas:
         registry.refresh()
-    views = [{name: registry.index.model(name) for name in "ab"} for registry in replicas]
+    views = [
+        {name: registry.index.model(name) for name in "ab"} for registry in replicas
+    ]
     assert all(view == views[0] for view in views)
     for name, page in views[0].items():
         there = {version.version for version in page.versions}
@@ -76,8 +84,8 @@ def test_changes_from_everywhere_are_lost_nowhere(replicas):
             alias: version for alias, version in at.items() if version is not None
         }
         for registry in replicas:
-            assert [registry.resolve(f"{name}@{alias}")[1] for alias in page.aliases] == list(
-                page.aliases.values()
-            )
+            assert [
+                registry.resolve(f"{name}@{alias}")[1] for alias in page.aliases
+            ] == list(page.aliases.values())
         folders = replicas[0].files.numbers(name)
         assert sorted(folders) == sorted(there)

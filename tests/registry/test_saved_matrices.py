@@ -21,7 +21,8 @@ MODEL = "triage"
 
 def content(benefit=1.0):
     return json.dumps(
-        [{"healthy": {"wait": benefit}, "ill": {"wait": 0}}, None], separators=(",", ":")
+        [{"healthy": {"wait": benefit}, "ill": {"wait": 0}}, None],
+        separators=(",", ":"),
     ).encode()
 
 
@@ -33,7 +34,9 @@ def nothing(*_):
 def database(database_url):
     with migrated(database_url) as database:
         with database.writing() as connection:
-            connection.execute(insert(models).values(name=MODEL, next_version=2, listed=True))
+            connection.execute(
+                insert(models).values(name=MODEL, next_version=2, listed=True)
+            )
         yield database
 
 
@@ -49,7 +52,9 @@ def save(matrices, name="autumn", benefit=1.0):
 
 
 @pytest.mark.thorough
-def test_another_process_sees_changes_within_a_second_and_this_one_at_once(database, other):
+def test_another_process_sees_changes_within_a_second_and_this_one_at_once(
+    database, other
+):
     here, there = SavedMatrices(database), SavedMatrices(other)
     save(here, "before")
     here.start()
@@ -65,7 +70,11 @@ def test_another_process_sees_changes_within_a_second_and_this_one_at_once(datab
         here.delete(MODEL, "autumn", nothing)
         third = save(here, benefit=3.0)
         assert third.version == 3
-        eventually(lambda: there.of(MODEL).keys() == {"before", "before:1", "autumn", "autumn:3"})
+        eventually(
+            lambda: (
+                there.of(MODEL).keys() == {"before", "before:1", "autumn", "autumn:3"}
+            )
+        )
         with database.writing() as connection:
             here.remove(connection, MODEL)
         eventually(lambda: not (here.of(MODEL) or there.of(MODEL)))
@@ -104,7 +113,11 @@ def test_a_model_has_room_for_so_many(database, monkeypatch):
     entries = []
     for benefit in (1.0, 1, 2.0):  # the newest content is not saved again
         matrices.save(
-            MODEL, "a", content(benefit), "ann", lambda _, saved: entries.append(saved.version)
+            MODEL,
+            "a",
+            content(benefit),
+            "ann",
+            lambda _, saved: entries.append(saved.version),
         )
     assert entries == [1, 2]
     with pytest.raises(Conflict, match=rf"{MODEL}.* {ROOM:,} are allowed: delete"):
@@ -116,7 +129,9 @@ def test_a_model_has_room_for_so_many(database, monkeypatch):
     assert save(matrices, "b").version == 3
 
 
-def test_what_is_not_known_yet_is_told_and_known_when_the_database_answers(database, monkeypatch):
+def test_what_is_not_known_yet_is_told_and_known_when_the_database_answers(
+    database, monkeypatch
+):
     save(SavedMatrices(database))
     matrices = SavedMatrices(database)
 

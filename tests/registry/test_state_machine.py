@@ -75,7 +75,10 @@ class Changes(RuleBasedStateMachine):
             self.registry.index.add(connection, card)
         self.left[name].remove(card.version)
         for wrong in (card, card.model_copy(update={"version": card.version + 1})):
-            with pytest.raises(Conflict, match="not staged"), self.database.writing() as connection:
+            with (
+                pytest.raises(Conflict, match="not staged"),
+                self.database.writing() as connection,
+            ):
                 self.registry.index.add(connection, wrong)
         assert (
             self.replica.load(f"{name}:{card.version}").version == card.version
@@ -98,7 +101,9 @@ class Changes(RuleBasedStateMachine):
             self.registry.discard(one)
         self.left.clear()
 
-    @rule(name=NAMES, alias=ALIASES, version=NUMBERS, who=st.sampled_from(["ann", "bob"]))
+    @rule(
+        name=NAMES, alias=ALIASES, version=NUMBERS, who=st.sampled_from(["ann", "bob"])
+    )
     def set_alias(self, name, alias, version, who):
         if version not in self.published.get(name, ()):
             with pytest.raises(NotFound):
@@ -126,7 +131,9 @@ class Changes(RuleBasedStateMachine):
         if version not in self.published.get(name, ()):
             with pytest.raises(NotFound):
                 self.registry.delete_version(name, version)
-        elif (name, version) in {(model, target) for (model, _), target in self.aliases.items()}:
+        elif (name, version) in {
+            (model, target) for (model, _), target in self.aliases.items()
+        }:
             with pytest.raises(Conflict):
                 self.registry.delete_version(name, version)
         else:
@@ -152,13 +159,18 @@ class Changes(RuleBasedStateMachine):
         lines = self.registry.index.models("", 10)
         assert {line.name: set(line.versions) for line in lines} == self.published
         assert {
-            (line.name, alias): at for line in lines for alias, at in line.aliases.items()
+            (line.name, alias): at
+            for line in lines
+            for alias, at in line.aliases.items()
         } == self.aliases
         for name, numbers in self.published.items():
             if numbers:
                 assert self.registry.resolve(name) == (name, max(numbers))
             history = self.registry.index.model(name).history
-            moves = [(move.who, move.alias, move.from_version, move.to_version) for move in history]
+            moves = [
+                (move.who, move.alias, move.from_version, move.to_version)
+                for move in history
+            ]
             assert sorted(history, key=lambda move: move.at) == history
             assert moves == self.moves.get(name, [])
         for (name, alias), version in self.aliases.items():
@@ -166,9 +178,14 @@ class Changes(RuleBasedStateMachine):
 
     @invariant()
     def the_folders_are_those_of_versions_and_of_what_is_left(self):
-        there = {name: set(numbers) for name, numbers in self.registry.files.folders() if numbers}
+        there = {
+            name: set(numbers)
+            for name, numbers in self.registry.files.folders()
+            if numbers
+        }
         known = {
-            name: self.published.get(name, set()) | self.left.get(name, set()) for name in "ab"
+            name: self.published.get(name, set()) | self.left.get(name, set())
+            for name in "ab"
         }
         assert there == {name: numbers for name, numbers in known.items() if numbers}
 
@@ -177,14 +194,24 @@ class Changes(RuleBasedStateMachine):
         assert self.registry.rebuild() == 0  # what is left is left to the jobs
         rebuilt = open_registry(self.url, emptied(self.other))
         rebuilt.rebuild()
-        there = {name: set(numbers) for name, numbers in self.registry.files.folders() if numbers}
-        assert {line.name: set(line.versions) for line in rebuilt.index.models("", 10)} == there
+        there = {
+            name: set(numbers)
+            for name, numbers in self.registry.files.folders()
+            if numbers
+        }
+        assert {
+            line.name: set(line.versions) for line in rebuilt.index.models("", 10)
+        } == there
         for name, numbers in there.items():
-            assert {rebuilt.load(f"{name}:{number}").version for number in numbers} == numbers
+            assert {
+                rebuilt.load(f"{name}:{number}").version for number in numbers
+            } == numbers
             assert rebuilt.stage(make_card(name), None).version == max(numbers) + 1
 
 
-def test_any_order_of_changes_leaves_what_the_model_says(request, database_url, tmp_path):
+def test_any_order_of_changes_leaves_what_the_model_says(
+    request, database_url, tmp_path
+):
     """The models are in a folder beside SQLite, in a bucket beside PostgreSQL."""
     with (
         migrated(database_url) as database,
@@ -193,4 +220,6 @@ def test_any_order_of_changes_leaves_what_the_model_says(request, database_url, 
         examples = repeated(60 if database.is_sqlite else 9)
         times = settings(max_examples=examples, stateful_step_count=20, deadline=None)
         folder = tmp_path if database.is_sqlite else request.getfixturevalue("bucket")
-        run_state_machine_as_test(lambda: Changes(database, other, folder), settings=times)
+        run_state_machine_as_test(
+            lambda: Changes(database, other, folder), settings=times
+        )

@@ -13,8 +13,12 @@ TRIAGE = ((0.0, -1.0), (-20.0, 5.0))
 DAY = 20_000
 
 
-def terms_of(matrix=TRIAGE, version=1, actions=("wait", "treat"), classes=("healthy", "ill")):
-    return Terms("predict", "triage", version, "expected_benefit", classes, actions, matrix)
+def terms_of(
+    matrix=TRIAGE, version=1, actions=("wait", "treat"), classes=("healthy", "ill")
+):
+    return Terms(
+        "predict", "triage", version, "expected_benefit", classes, actions, matrix
+    )
 
 
 def day_of_cases(
@@ -55,12 +59,16 @@ def day_of_cases(
         if epsilon
         else np.full(n, np.nan)
     )
-    seen = rng.random(n) < (known if known_after is None else np.array(known_after)[choice])
+    seen = rng.random(n) < (
+        known if known_after is None else np.array(known_after)[choice]
+    )
     other = seen & (rng.random(n) < overrides)
     if truth is not None:
         truth.append((y, best, M, P))
     received = np.where(
-        seen & (rng.random(n) < told), M[np.arange(n), y, choice] - rng.integers(0, 3, n), np.nan
+        seen & (rng.random(n) < told),
+        M[np.arange(n), y, choice] - rng.integers(0, 3, n),
+        np.nan,
     )
     nothing = np.full(n, np.nan)
     return Cases(
@@ -114,6 +122,13 @@ def recorded_with_late_truths(database, terms, instance=None):
                 for id_, own in zip(ids, truths.tolist(), strict=True)
                 if own == truth and at + lag < now
             ]
-            told(database, some, [truth] * len(some), terms=terms, day=day, received_at=at + lag)
+            told(
+                database,
+                some,
+                [truth] * len(some),
+                terms=terms,
+                day=day,
+                received_at=at + lag,
+            )
             known += len(some)
     return known

@@ -20,7 +20,9 @@ def client(service):
     return service
 
 
-def recorded(client, rows, truths=(), model="dataset-ward", *, instances=True, benefits=MATRIX):
+def recorded(
+    client, rows, truths=(), model="dataset-ward", *, instances=True, benefits=MATRIX
+):
     """The ids of decisions about these rows, of which the first have a known truth."""
     body = {
         "model": model,
@@ -35,7 +37,9 @@ def recorded(client, rows, truths=(), model="dataset-ward", *, instances=True, b
 
 
 def tell(client, ids, truths):
-    outcomes = [{"id": id_, "truth": truth} for id_, truth in zip(ids, truths, strict=True)]
+    outcomes = [
+        {"id": id_, "truth": truth} for id_, truth in zip(ids, truths, strict=True)
+    ]
     assert not ids or client.post("/outcomes", json={"outcomes": outcomes}).json()[
         "accepted"
     ] == len(ids)
@@ -43,7 +47,12 @@ def tell(client, ids, truths):
 
 def learned(client, model, **data):
     trained(
-        client, {"model": model, "learner": {"kind": "logistic"}, "data": data or two_class_rows()}
+        client,
+        {
+            "model": model,
+            "learner": {"kind": "logistic"},
+            "data": data or two_class_rows(),
+        },
     )
 
 
@@ -71,7 +80,9 @@ def test_instances_with_their_truth_are_a_data_set_to_train_on(client, database)
     recorded(client, rows, ["healthy", "ill"] * 3)
     recorded(client, rows[:3], ["ill"] * 3, instances=False)
     partly = replace(terms_of("dataset-ward"), verb="acquire")
-    asked = decided(database, 1, terms=partly, instance=orjson.dumps({"age": 3}).decode())
+    asked = decided(
+        database, 1, terms=partly, instance=orjson.dumps({"age": 3}).decode()
+    )
     tell(client, asked, ["ill"])
 
     answer = made(client, name="dataset-seen")
@@ -91,7 +102,11 @@ def test_instances_with_their_truth_are_a_data_set_to_train_on(client, database)
     )
     assert client.get(answer.headers["location"]).json() == dataset
     assert client.get("/datasets/dataset-seen").json()["id"] == dataset["id"]
-    order = {"learner": {"kind": "logistic"}, "data": {"dataset": "dataset-seen"}, "holdout": 0}
+    order = {
+        "learner": {"kind": "logistic"},
+        "data": {"dataset": "dataset-seen"},
+        "holdout": 0,
+    }
     again = order | {"model": "dataset-ward"}
     assert trained(client, again)["model"] == {"name": "dataset-ward", "version": 2}
 
@@ -131,10 +146,23 @@ def test_the_columns_are_the_features_of_the_latest_version(client):
 
 def test_dates_that_cannot_be_shown_and_other_spellings_are_those_of_training(client):
     """A number of days may be anything; of a category the data set has one spelling."""
-    words = [[f"2026-01-{i % 28 + 1:02}", ("True", "False", "7", "u")[i % 4]] for i in range(40)]
-    data = {"features": ["day", "mark"], "rows": words, "labels": ["healthy", "ill"] * 20}
+    words = [
+        [f"2026-01-{i % 28 + 1:02}", ("True", "False", "7", "u")[i % 4]]
+        for i in range(40)
+    ]
+    data = {
+        "features": ["day", "mark"],
+        "rows": words,
+        "labels": ["healthy", "ill"] * 20,
+    }
     learned(client, "dataset-days", **data)
-    rows = [[1e9, True], [-1e300, "true"], ["2026-02-01", 7], [20480, "7.0"], [None, "FALSE"]]
+    rows = [
+        [1e9, True],
+        [-1e300, "true"],
+        ["2026-02-01", 7],
+        [20480, "7.0"],
+        [None, "FALSE"],
+    ]
     recorded(client, rows, ["healthy", "ill", "ill", "healthy", "ill"], "dataset-days")
 
     dataset = made(client, model="dataset-days")
@@ -166,7 +194,10 @@ def test_a_data_set_of_selected_truths_says_so(client):
     """Truth is known after one action alone: the data set that is learned from is no fair sample."""
     learned(client, "dataset-chosen")
     rows = [[20.0 + i, 70.5, "mild"] for i in range(60)]
-    for benefits, truths in (([[1, 0], [1, 0]], []), ([[0, 1], [0, 1]], ["healthy", "ill"] * 30)):
+    for benefits, truths in (
+        ([[1, 0], [1, 0]], []),
+        ([[0, 1], [0, 1]], ["healthy", "ill"] * 30),
+    ):
         recorded(client, rows, truths, "dataset-chosen", benefits=benefits)
 
     answer = made(client, model="dataset-chosen")

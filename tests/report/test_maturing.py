@@ -41,7 +41,8 @@ def stream(rng, lag, *, days=30, each=60, **world):
     now = (DAY + days) * SECONDS
     world = {"terms": ONE_ACTION} | world
     return [
-        told(rng, day_of_cases(rng, each, DAY + d, **world), now, lag) for d in range(days)
+        told(rng, day_of_cases(rng, each, DAY + d, **world), now, lag)
+        for d in range(days)
     ], now
 
 
@@ -52,7 +53,11 @@ def reported(days, now):
     return document(read, [])
 
 
-BAD_FIRST, GOOD_FIRST, EQUAL = (late(30), at_once), (at_once, late(30)), (late(3), late(3))
+BAD_FIRST, GOOD_FIRST, EQUAL = (
+    (late(30), at_once),
+    (at_once, late(30)),
+    (late(3), late(3)),
+)
 
 
 @pytest.mark.parametrize("lag", [BAD_FIRST, GOOD_FIRST])
@@ -62,10 +67,15 @@ def test_a_calibrated_model_is_not_accused_while_one_class_is_still_to_come(lag,
     for _ in range(10):
         days, now = stream(rng, lag)
         if not dated and lag is BAD_FIRST:  # by the shares of known truth alone
-            days = [replace(cases, received_at=np.full(len(cases), np.nan)) for cases in days]
+            days = [
+                replace(cases, received_at=np.full(len(cases), np.nan))
+                for cases in days
+            ]
         report = reported(days, now)
         assert report["maturing"]["reason"] in report["difference"]["basis"]
-        assert any(report["maturing"]["reason"] in warning for warning in report["warnings"])
+        assert any(
+            report["maturing"]["reason"] in warning for warning in report["warnings"]
+        )
         found[report["verdict"], report["priors"]["versions"][0]["changed"]] += 1
 
     assert set(found) == {("undecided", None)}
@@ -96,7 +106,9 @@ def test_lags_are_those_that_clients_state_and_end_with_the_last_truths_sent():
     rng = np.random.default_rng(10)
     days, now = stream(rng, BAD_FIRST)
     sent = [
-        replace(c, outcome_at=c.received_at, received_at=np.where(c.truth >= 0, now, np.nan))
+        replace(
+            c, outcome_at=c.received_at, received_at=np.where(c.truth >= 0, now, np.nan)
+        )
         for c in days
     ]
 
@@ -104,21 +116,29 @@ def test_lags_are_those_that_clients_state_and_end_with_the_last_truths_sent():
         [replace(cases, outcome_at=np.full(len(cases), np.nan)) for cases in sent], now
     ).p_value
     assert p is None or p >= ALPHA
-    assert matured(sent, now) == matured(sent, now + 180 * SECONDS) == matured(days, now)
+    assert (
+        matured(sent, now) == matured(sent, now + 180 * SECONDS) == matured(days, now)
+    )
     assert matured(sent, now).reason
 
 
 def sent_at_once(rng, received):
     days = (day_of_cases(rng, 60, DAY + d, known=0.6) for d in range(20))
     return [
-        replace(c, received_at=np.where(c.truth >= 0, received * SECONDS, np.nan)) for c in days
+        replace(c, received_at=np.where(c.truth >= 0, received * SECONDS, np.nan))
+        for c in days
     ]
 
 
 def fewer_of_a_new_key(rng):
     """Truths come within hours, but from a day on half of the decisions get none."""
-    days = (day_of_cases(rng, 100, DAY + d, known=0.9 if d < 20 else 0.45) for d in range(40))
-    return [told(rng, cases, (DAY + 40) * SECONDS, (at_once, at_once)) for cases in days]
+    days = (
+        day_of_cases(rng, 100, DAY + d, known=0.9 if d < 20 else 0.45)
+        for d in range(40)
+    )
+    return [
+        told(rng, cases, (DAY + 40) * SECONDS, (at_once, at_once)) for cases in days
+    ]
 
 
 @pytest.mark.parametrize(
@@ -163,7 +183,11 @@ def test_no_challenger_nor_exploration_wins_while_truths_are_to_come():
     rng = np.random.default_rng(7)
     days, now = stream(rng, BAD_FIRST, each=100, epsilon=0.2)
     report = reported(
-        [replace(cases, shadows={"triage:2": np.zeros(100, dtype=np.int32)}) for cases in days], now
+        [
+            replace(cases, shadows={"triage:2": np.zeros(100, dtype=np.int32)})
+            for cases in days
+        ],
+        now,
     )
 
     assert report["shadow"][0]["verdict"] == "undecided"
@@ -181,7 +205,8 @@ def test_no_side_is_called_right_where_truth_depends_on_the_action():
         ]
         always = np.full(300, action, dtype=np.int32)
         report = reported(
-            [replace(cases, shadows={"triage:2": always}) for cases in days], (DAY + 11) * SECONDS
+            [replace(cases, shadows={"triage:2": always}) for cases in days],
+            (DAY + 11) * SECONDS,
         )
 
         for verdict, reason in (

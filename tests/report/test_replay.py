@@ -11,7 +11,11 @@ from app.report.replay import Alternative, documents
 from app.report.slices import slices
 from tests.conftest import trained, two_class_rows
 from tests.outcomes.records import decided, told
-from tests.report.outcome_worlds import day_of_cases, recorded_with_late_truths, terms_of
+from tests.report.outcome_worlds import (
+    day_of_cases,
+    recorded_with_late_truths,
+    terms_of,
+)
 
 MATRIX = ((0.0, -1.0), (-10.0, 5.0))
 N, DAYS = 400, 8
@@ -31,13 +35,16 @@ def terms(model="replay-ward", **changes):
 def client(service):
     for model in ("replay-ward", "replay-seen"):
         trained(
-            service, {"model": model, "learner": {"kind": "logistic"}, "data": two_class_rows()}
+            service,
+            {"model": model, "learner": {"kind": "logistic"}, "data": two_class_rows()},
         )
     return service
 
 
 def replayed(client, model="replay-ward", **order):
-    answer = client.post(f"/models/{model}/replay", json=order, headers={"Prefer": "wait=60"})
+    answer = client.post(
+        f"/models/{model}/replay", json=order, headers={"Prefer": "wait=60"}
+    )
     assert answer.status_code == 200, answer.text
     assert answer.json()["status"] == "succeeded", answer.json()["error"]
     return answer.json()["result"]
@@ -55,10 +62,23 @@ def ward(client, database):
     y = (rng.random(N) < p).astype(int)
     P, done = np.column_stack((1 - p, p)), (p > 0.5).astype(int)
     at = [DAY * (20_000 + i % DAYS) + i for i in range(N)]
-    ids = decided(database, N, terms=terms(), at=at, probabilities=P.tolist(), choice=done.tolist())
+    ids = decided(
+        database,
+        N,
+        terms=terms(),
+        at=at,
+        probabilities=P.tolist(),
+        choice=done.tolist(),
+    )
     for day in range(DAYS):
         some = range(day, N, DAYS)
-        told(database, [ids[i] for i in some], y[some].tolist(), terms=terms(), day=20_000 + day)
+        told(
+            database,
+            [ids[i] for i in some],
+            y[some].tolist(),
+            terms=terms(),
+            day=20_000 + day,
+        )
     return P, y, done
 
 
@@ -84,14 +104,26 @@ def test_rules_are_paired_with_what_was_done(client, ward):
         "total": pytest.approx(before.sum()),
     }
     assert best["difference"]["mean"] == pytest.approx((values - before).mean())
-    assert best["difference"]["low"] < (values - before).mean() < best["difference"]["high"]
+    assert (
+        best["difference"]["low"]
+        < (values - before).mean()
+        < best["difference"]["high"]
+    )
     assert best["difference"]["differing"] == np.count_nonzero(values != before)
     assert (
-        best["bounds"]["low"] == best["bounds"]["high"] == pytest.approx((values - before).mean())
+        best["bounds"]["low"]
+        == best["bounds"]["high"]
+        == pytest.approx((values - before).mean())
     )
-    assert (best["verdict"], same["verdict"], late["verdict"]) == ("better", "same", "worse")
+    assert (best["verdict"], same["verdict"], late["verdict"]) == (
+        "better",
+        "same",
+        "worse",
+    )
     assert str(same["difference"]["mean"]) == "0.0"
-    assert late["mean"] == pytest.approx(money(P, y, (P[:, 1] > 0.9).astype(int)).mean())
+    assert late["mean"] == pytest.approx(
+        money(P, y, (P[:, 1] > 0.9).astype(int)).mean()
+    )
 
 
 def test_a_matrix_decides_and_counts_in_place_of_the_recorded_one(client, ward):
@@ -101,7 +133,9 @@ def test_a_matrix_decides_and_counts_in_place_of_the_recorded_one(client, ward):
     (first,) = replayed(client, benefits=words, actions=["treat", "wait"], rules=[{}])[
         "alternatives"
     ]
-    (again,) = replayed(client, benefits=B, actions=["wait", "treat"], rules=[{}])["alternatives"]
+    (again,) = replayed(client, benefits=B, actions=["wait", "treat"], rules=[{}])[
+        "alternatives"
+    ]
 
     assert (
         first["mean"]
@@ -119,7 +153,10 @@ def test_a_period_chooses_by_the_time_of_the_decision(client, ward):
 def test_truths_of_new_days_are_left_out(client, database):
     """As the report leaves them out."""
     model = "replay-new"
-    trained(client, {"model": model, "learner": {"kind": "logistic"}, "data": two_class_rows()})
+    trained(
+        client,
+        {"model": model, "learner": {"kind": "logistic"}, "data": two_class_rows()},
+    )
     known = recorded_with_late_truths(database, terms(model))
 
     result, report = (
@@ -132,7 +169,10 @@ def test_truths_of_new_days_are_left_out(client, database):
     assert result["maturing"]["reason"] is None
     left = known - result["maturing"]["known_left_out"]
     assert result["known"] == result["alternatives"][0]["known"] == left
-    assert (report["known"], report["maturing"]) == (result["known"], result["maturing"])
+    assert (report["known"], report["maturing"]) == (
+        result["known"],
+        result["maturing"],
+    )
 
 
 def test_versions_decide_on_recorded_instances(client, database):
@@ -147,14 +187,21 @@ def test_versions_decide_on_recorded_instances(client, database):
         {"id": id_, "truth": truth}
         for id_, truth in zip(answer["ids"], data["labels"], strict=True)
     ]
-    assert client.post("/outcomes", json={"outcomes": outcomes}).json()["accepted"] == 300
+    assert (
+        client.post("/outcomes", json={"outcomes": outcomes}).json()["accepted"] == 300
+    )
     asked = replace(terms("replay-seen"), verb="acquire")
     partly = decided(database, 1, terms=asked, at=time(), instance='{"age": 60}')
     told(database, partly, [1], terms=asked, day=day_of(time()))
     shuffled = data | {"labels": rng.permutation(data["labels"]).tolist()}
-    trained(client, {"model": "replay-seen", "learner": {"kind": "logistic"}, "data": shuffled})
+    trained(
+        client,
+        {"model": "replay-seen", "learner": {"kind": "logistic"}, "data": shuffled},
+    )
 
-    result = replayed(client, "replay-seen", models=["replay-seen:1", "replay-seen:2"], rules=[{}])
+    result = replayed(
+        client, "replay-seen", models=["replay-seen:1", "replay-seen:2"], rules=[{}]
+    )
 
     own, first, second = result["alternatives"]
     assert [each["model"] for each in result["alternatives"]] == [
@@ -164,21 +211,29 @@ def test_versions_decide_on_recorded_instances(client, database):
     ]
     assert (own["cases"], first["cases"], first["known"]) == (301, 300, 300)
     assert first["mean"] == first["done"]["mean"]
-    assert (own["verdict"], first["verdict"], second["verdict"]) == ("same", "same", "worse")
+    assert (own["verdict"], first["verdict"], second["verdict"]) == (
+        "same",
+        "same",
+        "worse",
+    )
     (without,) = (
         each
-        for each in replayed(client, models=["replay-seen:1"], rules=[{}])["alternatives"]
+        for each in replayed(client, models=["replay-seen:1"], rules=[{}])[
+            "alternatives"
+        ]
         if each["model"]
     )
     assert without["cases"] == 0
     assert "no instance of one was recorded" in without["error"]
 
 
-def test_an_alternative_that_cannot_decide_says_why_and_the_others_are_compared(client, ward):
+def test_an_alternative_that_cannot_decide_says_why_and_the_others_are_compared(
+    client, ward
+):
     costs = {"majority": "healthy", "C_DD": 1, "C_HD": 2, "C_DH": 10}
-    failed, other = replayed(client, rules=[{"rule": "beta_delta", "costs": costs}, {}])[
-        "alternatives"
-    ]
+    failed, other = replayed(
+        client, rules=[{"rule": "beta_delta", "costs": costs}, {}]
+    )["alternatives"]
     assert "decides among the classes" in failed["error"]
     assert failed["mean"] is None
     assert other["error"] is None
@@ -193,10 +248,17 @@ def part(rng, n, *, told=None, known=1.0, truth=None):
     if truth is None:
         truth = np.where(rng.random(n) < known, rng.random(n) < 0.25, UNKNOWN)
     done = rng.integers(0, 2, n)
-    benefit = np.full(n, np.nan) if told is None else told(OWN[np.maximum(truth, 0), done])
+    benefit = (
+        np.full(n, np.nan) if told is None else told(OWN[np.maximum(truth, 0), done])
+    )
     cases = day_of_cases(rng, n, terms=TERMS)
     (found,) = slices(
-        replace(cases, truth=truth.astype(np.int32), choice=done.astype(np.int32), benefit=benefit)
+        replace(
+            cases,
+            truth=truth.astype(np.int32),
+            choice=done.astype(np.int32),
+            benefit=benefit,
+        )
     )
     return found
 
@@ -210,7 +272,8 @@ def tallied(cases, *choices, **options):
 
 
 @pytest.mark.parametrize(
-    "told", [lambda earned: earned - 3, lambda earned: 0.5 * earned, lambda earned: earned + 7]
+    "told",
+    [lambda earned: earned - 3, lambda earned: 0.5 * earned, lambda earned: earned + 7],
 )
 def test_benefits_that_were_told_are_on_neither_side_of_the_difference(told):
     rng = np.random.default_rng(1)
@@ -235,7 +298,10 @@ def test_the_one_of_many_alternatives_that_is_better_is_found():
 
     assert [one["verdict"] for one in found] == ["undecided"] * 40 + ["better", "same"]
     assert (
-        sum(one["difference"]["low"] > 0 or one["difference"]["high"] < 0 for one in found[:-1])
+        sum(
+            one["difference"]["low"] > 0 or one["difference"]["high"] < 0
+            for one in found[:-1]
+        )
         >= 4
     )
     assert found[-1]["adjusted_p_value"] == 1

@@ -21,7 +21,9 @@ SWAPPED = replace(
     LOAN, actions=LOAN.actions[::-1], benefits=tuple(row[::-1] for row in LOAN.benefits)
 )
 DEARER = replace(LOAN, benefits=((0.0, -50.0), (-10.0, 30.0)))
-SHARES = tuple(replace(LOAN, priors={"bad": share, "good": 1 - share}) for share in (0.2, 0.3))
+SHARES = tuple(
+    replace(LOAN, priors={"bad": share, "good": 1 - share}) for share in (0.2, 0.3)
+)
 RULE = {"rule": "expected_benefit"}
 
 
@@ -35,7 +37,9 @@ def archive(tmp_path):
 def replayed(archive, monkeypatch):
     """What is found by replaying the decisions of the archive, few at a time."""
     monkeypatch.setattr(
-        replaying, "trained", lambda _ports, _model, _version: (np.array([0.5, 0.5]), 100)
+        replaying,
+        "trained",
+        lambda _ports, _model, _version: (np.array([0.5, 0.5]), 100),
     )
     monkeypatch.setattr(slices, "AT_ONCE", 7)
 
@@ -82,7 +86,11 @@ def write(archive, every):
         ([LOAN, *SHARES], RULE, None),
         ([LOAN, *SHARES], {**RULE, "priors": {"bad": 0.4, "good": 0.6}}, 0.4),
         ([SWAPPED, LOAN], RULE, None),
-        ([LOAN, DEARER, SWAPPED, *SHARES], {**RULE, "priors": {"bad": 0.1, "good": 0.9}}, 0.1),
+        (
+            [LOAN, DEARER, SWAPPED, *SHARES],
+            {**RULE, "priors": {"bad": 0.1, "good": 0.9}},
+            0.1,
+        ),
     ],
 )
 def test_rules_decide_whatever_was_recorded(archive, replayed, every, rule, share):
@@ -92,7 +100,10 @@ def test_rules_decide_whatever_was_recorded(archive, replayed, every, rule, shar
     (found,) = replayed(rule).document()["alternatives"]
 
     matrices = np.array(
-        [(DEARER if every[i % len(every)] is DEARER else LOAN).benefits for i in range(N)]
+        [
+            (DEARER if every[i % len(every)] is DEARER else LOAN).benefits
+            for i in range(N)
+        ]
     )
     if share is not None:
         base = np.array([(each.priors or {"bad": 0.5})["bad"] for each in every])[
@@ -116,11 +127,16 @@ def test_rules_decide_whatever_was_recorded(archive, replayed, every, rule, shar
         (["grant", "refuse"], ("refuse", "grant", "ask"), False),
     ],
 )
-def test_a_matrix_without_actions_is_about_the_classes(replayed, archive, actions, recorded, fits):
+def test_a_matrix_without_actions_is_about_the_classes(
+    replayed, archive, actions, recorded, fits
+):
     """As everywhere else; its columns are not those of whatever was recorded."""
     benefits = tuple((0.0,) * len(recorded) for _ in range(2))
     decided(
-        archive.database, 3, terms=replace(LOAN, actions=recorded, benefits=benefits), at=DATE * DAY
+        archive.database,
+        3,
+        terms=replace(LOAN, actions=recorded, benefits=benefits),
+        at=DATE * DAY,
     )
 
     found = replayed(benefits=[[0.0, -1.0], [-20.0, 5.0]], actions=actions).document()
@@ -133,7 +149,11 @@ def test_a_matrix_without_actions_is_about_the_classes(replayed, archive, action
 def test_selective_outcomes_are_marked_and_bounded(replayed, archive):
     """A refused loan is never repaid: nothing is known of those that were refused, so what is granted may be either."""
     p, granted = np.random.default_rng(6).random(N), np.arange(N) % 2
-    P, y, M = np.column_stack((p, 1 - p)), (p < 0.5).astype(int), np.array(LOAN.benefits)
+    P, y, M = (
+        np.column_stack((p, 1 - p)),
+        (p < 0.5).astype(int),
+        np.array(LOAN.benefits),
+    )
     ids = decided(
         archive.database, N, terms=LOAN, at=DATE * DAY, probabilities=P.tolist(), choice=granted.tolist()
     )  # fmt: skip
@@ -150,6 +170,6 @@ def test_selective_outcomes_are_marked_and_bounded(replayed, archive):
     assert (found["selective"]["is"], one["verdict"]) == (True, "undecided")
     assert "more often after some actions" in found["warnings"][0]
     for path, node in money(found):
-        assert "not an estimate for all decisions" in node["basis"] or node["basis"].startswith(
-            "all decisions"
-        ), path
+        assert "not an estimate for all decisions" in node["basis"] or node[
+            "basis"
+        ].startswith("all decisions"), path

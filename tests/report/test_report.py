@@ -36,20 +36,28 @@ def reported(days, by=None):
 
 def worlds():
     rng = np.random.default_rng(1)
-    yield [day_of_cases(rng, 300, DAY + d, known=0.7, overrides=0.1, told=0.2) for d in range(5)]
     yield [
-        day_of_cases(rng, 200, DAY + d, terms=[terms_of(), OTHER], known_after=[0.2, 0.9])
+        day_of_cases(rng, 300, DAY + d, known=0.7, overrides=0.1, told=0.2)
+        for d in range(5)
+    ]
+    yield [
+        day_of_cases(
+            rng, 200, DAY + d, terms=[terms_of(), OTHER], known_after=[0.2, 0.9]
+        )
         for d in range(3)
     ]
     yield [
         day_of_cases(
             rng,
             40,
-            terms=[replace(OTHER, benefits=((0.0, -k), (-9.0, k))) for k in (1.0, 2.0, 3.0)],
+            terms=[
+                replace(OTHER, benefits=((0.0, -k), (-9.0, k))) for k in (1.0, 2.0, 3.0)
+            ],
         )
     ]
     wide = terms_of(
-        ((0.0, -2.0, 3.0, 4.0), (-35.0, 3.0, -300.0, -300.0)), actions=("wait", "treat", "a", "b")
+        ((0.0, -2.0, 3.0, 4.0), (-35.0, 3.0, -300.0, -300.0)),
+        actions=("wait", "treat", "a", "b"),
     )
     mixed = day_of_cases(rng, 300, known=0.8, terms=[terms_of(), OTHER] * 2)
     yield [
@@ -76,7 +84,9 @@ def test_sums_are_those_of_a_ledger(days, parts, monkeypatch):
     assert ways["decided"]["total"] == pytest.approx(kept["decided"])
     assert ways["perfect"]["total"] == pytest.approx(kept["perfect"])
     assert ways["most_probable"]["total"] == pytest.approx(kept["most_probable"])
-    assert ways["best_single_action"]["action"] == max(kept["single"], key=kept["single"].get)
+    assert ways["best_single_action"]["action"] == max(
+        kept["single"], key=kept["single"].get
+    )
     assert (report["bounds"]["low"], report["bounds"]["high"]) == pytest.approx(
         (kept["received"] + kept["low"], kept["received"] + kept["high"])
     )
@@ -87,7 +97,9 @@ def test_sums_are_those_of_a_ledger(days, parts, monkeypatch):
     assert after == kept["known_after"]
     assert report["overrides"]["cases"] == kept["overridden"]
     if kept["overridden"]:
-        assert report["overrides"]["mean"] == pytest.approx(kept["overrides"] / kept["overridden"])
+        assert report["overrides"]["mean"] == pytest.approx(
+            kept["overrides"] / kept["overridden"]
+        )
 
 
 @pytest.mark.parametrize("by", ["day", "week", "action", "version", "key"])
@@ -128,21 +140,35 @@ def test_a_better_challenger_is_found_where_each_case_has_its_own_amount():
         )
         days.append(
             replace(
-                cases, choice=choice.astype(np.int32), shadows={"triage:2": rival.astype(np.int32)}
+                cases,
+                choice=choice.astype(np.int32),
+                shadows={"triage:2": rival.astype(np.int32)},
             )
         )
     (shadow,) = reported(days)["shadow"]
 
-    assert (shadow["verdict"], shadow["gain"]["mean"]) == ("better", pytest.approx(29, abs=10))
+    assert (shadow["verdict"], shadow["gain"]["mean"]) == (
+        "better",
+        pytest.approx(29, abs=10),
+    )
 
 
 @pytest.mark.parametrize("unit", [1e-30, 2.0**200, 1e98])
 def test_amounts_of_any_size_are_reported_as_finite_numbers(unit):
     rng, days = np.random.default_rng(20), []
-    terms = terms_of(tuple(tuple(unit * cell for cell in row) for row in terms_of().benefits))
+    terms = terms_of(
+        tuple(tuple(unit * cell for cell in row) for row in terms_of().benefits)
+    )
     for d in range(12):
         cases = day_of_cases(
-            rng, 200, DAY + d, terms=[terms, OTHER], known=0.8, epsilon=0.2, overrides=0.2, told=0.5
+            rng,
+            200,
+            DAY + d,
+            terms=[terms, OTHER],
+            known=0.8,
+            epsilon=0.2,
+            overrides=0.2,
+            told=0.5,
         )
         days.append(replace(cases, shadows={"triage:3": 1 - cases.choice}))
 
@@ -153,7 +179,9 @@ def test_amounts_of_any_size_are_reported_as_finite_numbers(unit):
 
 def test_decisions_without_a_matrix_are_counted_and_said():
     cases = day_of_cases(np.random.default_rng(2), 100)
-    none = Terms("predict", "triage", 1, "most_probable", ("healthy", "ill"), ("healthy", "ill"))
+    none = Terms(
+        "predict", "triage", 1, "most_probable", ("healthy", "ill"), ("healthy", "ill")
+    )
     bare = replace(cases, day=DAY + 1, terms=[none], expected=np.full(100, np.nan))
     report, alone = reported([cases, bare]), reported([cases])
 
@@ -194,7 +222,10 @@ def test_a_promise_that_is_kept_and_one_that_is_not():
 def test_the_one_of_many_groups_that_is_not_as_promised_is_found():
     """And none of those that alone would seem so."""
     rng = np.random.default_rng(17)
-    days = [day_of_cases(rng, 1_500, DAY + d, odds=3.0 if d == 7 else 1.0) for d in range(60)]
+    days = [
+        day_of_cases(rng, 1_500, DAY + d, odds=3.0 if d == 7 else 1.0)
+        for d in range(60)
+    ]
     groups = reported(days, "day")["groups"]
     wrong = [
         (place, one["verdict"])
@@ -202,7 +233,13 @@ def test_the_one_of_many_groups_that_is_not_as_promised_is_found():
         if one["verdict"].endswith("er_promises")
     ]
     assert wrong == [(7, "under_promises")]
-    assert sum(one["difference"]["low"] > 0 or one["difference"]["high"] < 0 for one in groups) >= 3
+    assert (
+        sum(
+            one["difference"]["low"] > 0 or one["difference"]["high"] < 0
+            for one in groups
+        )
+        >= 3
+    )
 
 
 def test_people_who_know_better_and_people_who_do_not():
@@ -217,7 +254,9 @@ def test_people_who_know_better_and_people_who_do_not():
 
     cases = day_of_cases(rng, 40_000)
     best = np.array(cases.terms[0].benefits)[cases.truth].argmax(axis=1)
-    knowing = replace(cases, action=np.where(rng.random(40_000) < 0.3, best, -1).astype(np.int32))
+    knowing = replace(
+        cases, action=np.where(rng.random(40_000) < 0.3, best, -1).astype(np.int32)
+    )
     assert reported([knowing])["overrides"]["right"] == "people"
 
 
@@ -226,13 +265,17 @@ def test_no_gain_has_an_interval_without_enough_cases_of_a_class(rare):
     days = [
         replace(cases, received_at=cases.at + 1)
         for cases in (
-            day_of_cases(np.random.default_rng(d), 300, DAY + d, rare=rare, overrides=0.5)
+            day_of_cases(
+                np.random.default_rng(d), 300, DAY + d, rare=rare, overrides=0.5
+            )
             for d in range(10)
         )
     ]
     report = document(read_of(days), [])
     ways = report["alternatives"]
-    gains = [ways[way]["gain"] for way in ("most_probable", "best_single_action", "perfect")]
+    gains = [
+        ways[way]["gain"] for way in ("most_probable", "best_single_action", "perfect")
+    ]
     gains.append(report["overrides"])
 
     assert all(one["cases"] > 0 for one in gains)
@@ -254,7 +297,9 @@ def test_exploration_estimates_are_unbiased_where_truth_is_known_after_one_actio
     for _ in range(repeated(450)):
         truth = []
         own = [terms_of(((2.0, -1.0), (-20.0, 5.0)))]
-        cases = day_of_cases(rng, 400, known_after=[0.0, 1.0], epsilon=0.3, truth=truth, terms=own)
+        cases = day_of_cases(
+            rng, 400, known_after=[0.0, 1.0], epsilon=0.3, truth=truth, terms=own
+        )
         y, best, M, _P = truth[0]
         real = M[np.arange(400), y, best].mean()
         way = explored(cases)
@@ -263,7 +308,9 @@ def test_exploration_estimates_are_unbiased_where_truth_is_known_after_one_actio
         naive.append(M[np.arange(400), y, cases.choice][known].mean() - real)
 
     errors = np.array(errors)
-    assert (np.abs(errors.mean(axis=0)) < 3 * errors.std(axis=0) / np.sqrt(len(errors))).all()
+    assert (
+        np.abs(errors.mean(axis=0)) < 3 * errors.std(axis=0) / np.sqrt(len(errors))
+    ).all()
     assert abs(np.mean(naive)) > 0.3  # what the known cases alone say
 
 
@@ -299,7 +346,11 @@ def test_shadows_are_compared_by_a_sequence():
         days.append(
             replace(
                 cases,
-                shadows={"triage:2": cases.choice, "triage:3": 1 - treat, "triage:4": treat * -1},
+                shadows={
+                    "triage:2": cases.choice,
+                    "triage:3": 1 - treat,
+                    "triage:4": treat * -1,
+                },
             )
         )
 
@@ -318,11 +369,15 @@ def test_shadows_are_compared_by_a_sequence():
 def one_by_one(cases):
     """The same cases, each on a day of its own."""
     columns = [
-        field.name for field in fields(cases) if isinstance(getattr(cases, field.name), np.ndarray)
+        field.name
+        for field in fields(cases)
+        if isinstance(getattr(cases, field.name), np.ndarray)
     ]
     for i in range(len(cases)):
         yield replace(
-            cases, day=cases.day + i, **{name: getattr(cases, name)[i : i + 1] for name in columns}
+            cases,
+            day=cases.day + i,
+            **{name: getattr(cases, name)[i : i + 1] for name in columns},
         )
 
 
@@ -342,8 +397,13 @@ def test_the_best_single_action_does_not_depend_on_how_many_cases_a_day_has(rare
         <= apart["gain"].pop("high")
     )
     assert apart == together  # but for the interval, which is by days
-    assert apart["mean"] == pytest.approx(M.mean(axis=0).max())  # it is the same in both halves
-    assert reported(list(one_by_one(cases))[:1])["alternatives"]["best_single_action"] is None
+    assert apart["mean"] == pytest.approx(
+        M.mean(axis=0).max()
+    )  # it is the same in both halves
+    assert (
+        reported(list(one_by_one(cases))[:1])["alternatives"]["best_single_action"]
+        is None
+    )
 
 
 def test_a_decision_is_drawn_or_best_by_the_rule_of_decisions():
@@ -372,7 +432,9 @@ def test_a_decision_is_drawn_or_best_by_the_rule_of_decisions():
 
     _, _, found, epsilon, _ = exploration.cases.columns()[:5]
     names = list(exploration.labels)
-    assert [names[int(code)] for code in found] == [terms.actions[action] for action in best]
+    assert [names[int(code)] for code in found] == [
+        terms.actions[action] for action in best
+    ]
     assert set(epsilon) == {0.3}
 
 
@@ -381,7 +443,10 @@ def test_scores_of_partly_known_cases_do_not_drift():
     acquired = replace(cases, day=DAY + 1, terms=[replace(terms_of(), verb="acquire")])
     scores = read_of([cases, acquired]).scores.by_day[1, terms_of().classes]
 
-    assert {day: counts[0].sum() for day, counts in scores.items()} == {DAY: 300, DAY + 1: 0}
+    assert {day: counts[0].sum() for day, counts in scores.items()} == {
+        DAY: 300,
+        DAY + 1: 0,
+    }
 
 
 def test_instances_are_drawn_with_the_same_chance_within_each_side(monkeypatch):
@@ -389,27 +454,38 @@ def test_instances_are_drawn_with_the_same_chance_within_each_side(monkeypatch):
     monkeypatch.setattr("app.report.changes.KEPT", 3_000)
     sizes = {0: 0, 1: 1_000, 2: 9_000, 3: 0, 4: 300, 5: 2_700}
     found = sides(
-        SimpleNamespace(day=day, instances=[f'{{"day": {day}}}'] * n) for day, n in sizes.items()
+        SimpleNamespace(day=day, instances=[f'{{"day": {day}}}'] * n)
+        for day, n in sizes.items()
     )
     for own, (rare, often) in zip(found, ((1, 2), (4, 5)), strict=True):
         days = [one["day"] for one in own]
         assert set(days) == {rare, often}
-        assert days.count(rare) / len(days) == pytest.approx(0.1, abs=4 * np.sqrt(0.09 / len(days)))
+        assert days.count(rare) / len(days) == pytest.approx(
+            0.1, abs=4 * np.sqrt(0.09 / len(days))
+        )
     assert len(found[0]) + len(found[1]) == 3_000
 
 
 @pytest.mark.parametrize("share", [0.3, 0.9, 1.0])
-@pytest.mark.parametrize("value", [lambda rng: rng.normal(), lambda rng: "ab"[rng.random() < 0.5]])
+@pytest.mark.parametrize(
+    "value", [lambda rng: rng.normal(), lambda rng: "ab"[rng.random() < 0.5]]
+)
 def test_a_feature_that_changes_or_goes_missing_is_seen(value, share):
     rng, days = np.random.default_rng(12), []
     for d in range(4):
         gone = rng.random(400) < share * (d > 1)
         rows = [
-            {"age": None if no else value(rng), "new": d or None, "up": rng.normal(d > 1)}
+            {
+                "age": None if no else value(rng),
+                "new": d or None,
+                "up": rng.normal(d > 1),
+            }
             for no in gone
         ]
         texts = [orjson.dumps(row).decode() for row in rows]
-        days.append(replace(day_of_cases(rng, 500, DAY + d), instances=[*texts, *[None] * 100]))
+        days.append(
+            replace(day_of_cases(rng, 500, DAY + d), instances=[*texts, *[None] * 100])
+        )
     changes = list(feature_changes(days))
     assert list(feature_changes(days[:1])) == []
 
@@ -441,7 +517,10 @@ def test_a_report_over_selective_outcomes_has_no_amount_without_its_basis(by):
         about_all = node["basis"].startswith(("all decisions", "the same"))
         assert about_all or "not an estimate for all decisions" in node["basis"], path
     assert not any(version["changed"] for version in report["priors"]["versions"])
-    assert "not estimates" in report["warnings"][0] or "no estimates" in report["warnings"][0]
+    assert (
+        "not estimates" in report["warnings"][0]
+        or "no estimates" in report["warnings"][0]
+    )
 
 
 def test_selection_by_action_is_found_whatever_it_is_mixed_with():
@@ -454,16 +533,28 @@ def test_selection_by_action_is_found_whatever_it_is_mixed_with():
         for d in range(4):
             for name in (0, 1):
                 cases = day_of_cases(
-                    rng, 600, DAY + d, known_after=[1.0 - name, float(name)], terms=[versions[name]]
+                    rng,
+                    600,
+                    DAY + d,
+                    known_after=[1.0 - name, float(name)],
+                    terms=[versions[name]],
                 )
                 yield replace(
-                    cases, key=np.full(600, name * (versions[0] == versions[1]), dtype=np.int32)
+                    cases,
+                    key=np.full(
+                        600, name * (versions[0] == versions[1]), dtype=np.int32
+                    ),
                 )
 
     def overruled():
         for d in range(4):
-            cases, treated = day_of_cases(rng, 600, DAY + d, terms=[even]), rng.random(600) < 0.5
-            truth, action = np.where(treated, (cases.truth, np.ones(600)), -1).astype(np.int32)
+            cases, treated = (
+                day_of_cases(rng, 600, DAY + d, terms=[even]),
+                rng.random(600) < 0.5,
+            )
+            truth, action = np.where(treated, (cases.truth, np.ones(600)), -1).astype(
+                np.int32
+            )
             yield replace(cases, truth=truth, action=action)
 
     for days in (mixed(even, even), mixed(even, replace(even, version=2)), overruled()):
@@ -474,7 +565,9 @@ def test_selection_by_action_is_found_whatever_it_is_mixed_with():
 
 def test_the_verdict_of_one_day_is_about_that_day():
     rng = np.random.default_rng(19)
-    one, two = ([day_of_cases(rng, 400, DAY + d) for d in range(days)] for days in (1, 2))
+    one, two = (
+        [day_of_cases(rng, 400, DAY + d) for d in range(days)] for days in (1, 2)
+    )
 
     assert reported(one)["difference"]["day_inflation"] is None
     assert any("about that day" in warning for warning in reported(one)["warnings"])
@@ -486,7 +579,10 @@ def test_truths_of_one_class_alone_are_no_verdict(known):
     """Of a calibrated stream; 40 of 40 reports said that the model promises too much, or too little."""
     rng = np.random.default_rng(14)
     days = [day_of_cases(rng, 500, DAY + d) for d in range(12)]
-    days = [replace(day, truth=np.where(day.truth == known, day.truth, UNKNOWN)) for day in days]
+    days = [
+        replace(day, truth=np.where(day.truth == known, day.truth, UNKNOWN))
+        for day in days
+    ]
 
     report = reported(days)
 

@@ -47,7 +47,9 @@ def there(stores):
 
 
 def submit(stores, key=None, **changes):
-    return train.submit(stores, train.TrainRequest(**(ORDER | changes)), key=key, caller=ANYBODY)
+    return train.submit(
+        stores, train.TrainRequest(**(ORDER | changes)), key=key, caller=ANYBODY
+    )
 
 
 def cancelled(stores, job):
@@ -90,7 +92,12 @@ def test_what_expires(expiring, clock):
     assert there(expiring) == {uploaded}
 
 
-PAUSES = ["datasets.expired", "queue.uses_dataset", "registry.index.datasets", "datasets.remove"]
+PAUSES = [
+    "datasets.expired",
+    "queue.uses_dataset",
+    "registry.index.datasets",
+    "datasets.remove",
+]
 
 
 @pytest.mark.parametrize("pause", PAUSES)
@@ -151,7 +158,9 @@ def test_what_another_worker_has_just_removed_is_no_error(expiring, clock, monke
     cancelled(expiring, submit(expiring))
     clock.now += 2 * KEEP
     remove = expiring.datasets.remove
-    monkeypatch.setattr(expiring.datasets, "remove", lambda found: (remove(found), remove(found)))
+    monkeypatch.setattr(
+        expiring.datasets, "remove", lambda found: (remove(found), remove(found))
+    )
     assert datasets.expire(expiring) == 0
     assert there(expiring) == set()
 
@@ -168,7 +177,9 @@ def test_a_worker_removes_what_expired(tmp_path, monkeypatch):
         keep_inline=30 * days,
         clock=lambda: time.time() - 31 * days,
     )
-    old = store.keep(store.draft_inline(DATA["features"], DATA["rows"], DATA["labels"])).id
+    old = store.keep(
+        store.draft_inline(DATA["features"], DATA["rows"], DATA["labels"])
+    ).id
     young = started.datasets.keep(
         started.datasets.draft_inline(DATA["features"], DATA["rows"], DATA["labels"])
     ).id

@@ -31,14 +31,21 @@ def matrix_of(benefits=None, cost_matrix=None, actions=None):
 
 
 def read(reading=read_matrix, **sent):
-    options = {name: sent.pop(name) for name in ("n_instances", "square", "cases") if name in sent}
+    options = {
+        name: sent.pop(name)
+        for name in ("n_instances", "square", "cases")
+        if name in sent
+    }
     stakes = reading(matrix_of(**sent), CLASSES, **options)
     assert stakes is not None
     return stakes
 
 
 def shuffled(words, rng):
-    rows = [(name, dict(rng.sample(list(row.items()), len(row)))) for name, row in words.items()]
+    rows = [
+        (name, dict(rng.sample(list(row.items()), len(row))))
+        for name, row in words.items()
+    ]
     return dict(rng.sample(rows, len(rows)))
 
 
@@ -52,11 +59,17 @@ def test_words_in_any_order_are_the_matrix_in_numbers(field):
         assert set(stakes.actions) == {"wait", "treat"}
         columns = [stakes.actions.index(name) for name in ("wait", "treat")]
         assert np.array_equal(stakes.benefits[:, columns], sign * np.array(NUMBERS))
-        assert stakes.actions == (["wait", "treat"] if field == "benefits" else ["treat", "wait"])
+        assert stakes.actions == (
+            ["wait", "treat"] if field == "benefits" else ["treat", "wait"]
+        )
         named = read(**{field: words, "actions": ["wait", "treat"]})
         assert np.array_equal(named.benefits, sign * np.array(NUMBERS))
         each = read(
-            **{field: [words, shuffled(WORDS, rng)], "n_instances": 2, "actions": ["wait", "treat"]}
+            **{
+                field: [words, shuffled(WORDS, rng)],
+                "n_instances": 2,
+                "actions": ["wait", "treat"],
+            }
         )
         assert np.array_equal(each.benefits, sign * np.array([NUMBERS, NUMBERS]))
 
@@ -78,11 +91,15 @@ def case_matrix(rng, K, A, *, words):
     ]
     numbers = rng.normal(size=K * A).tolist()
     flat = [
-        cell if rng.random() < 0.4 else number for cell, number in zip(cells, numbers, strict=True)
+        cell if rng.random() < 0.4 else number
+        for cell, number in zip(cells, numbers, strict=True)
     ]
     rows = [flat[k * A : (k + 1) * A] for k in range(K)]
     return (
-        {str(k): {f"a{a}": cell for a, cell in enumerate(row)} for k, row in enumerate(rows)}
+        {
+            str(k): {f"a{a}": cell for a, cell in enumerate(row)}
+            for k, row in enumerate(rows)
+        }
         if words
         else rows
     )
@@ -97,7 +114,9 @@ def test_cells_are_the_matrices_of_the_cases_written_out(words, field):
         K, A = rng.integers(2, 6, size=2).tolist()
         values = rng.normal(size=(50, 2)) * 10.0 ** rng.integers(-2, 6)
         matrix = case_matrix(rng, K, A, words=words)
-        cases = [dict(zip(("amount", "size"), row, strict=True)) for row in values.tolist()]
+        cases = [
+            dict(zip(("amount", "size"), row, strict=True)) for row in values.tolist()
+        ]
         out = matrix_of(**{field: written_out(matrix, cases)})
         sent = read_matrix(matrix_of(**{field: matrix}), range(K))
         if sent.cases is None:
@@ -105,14 +124,22 @@ def test_cells_are_the_matrices_of_the_cases_written_out(words, field):
         expected = read_matrix(out, range(K), n_instances=50)
         found = sent.cases.at(
             sent.cases.values(
-                Schema([Feature("size", "numeric")]), values[:, 1:], {"amount": values[:, 0]}
+                Schema([Feature("size", "numeric")]),
+                values[:, 1:],
+                {"amount": values[:, 0]},
             )
         )
-        order = [expected.actions.index(name) for name in sent.actions] if words else range(A)
+        order = (
+            [expected.actions.index(name) for name in sent.actions]
+            if words
+            else range(A)
+        )
         assert np.array_equal(found, expected.benefits[..., order])
         again = read_matrix(matrix_of(sent.cases.cells()), range(K)).cases
         assert again.base.tolist() == sent.cases.base.tolist()
-        assert {term[:4] for term in again.terms} == {term[:4] for term in sent.cases.terms}
+        assert {term[:4] for term in again.terms} == {
+            term[:4] for term in sent.cases.terms
+        }
 
 
 CELL = {"column": "amount"}
@@ -165,9 +192,9 @@ def in_cell(**member):
 def test_what_is_wrong_is_named_in_its_place(sent, loc, message):
     with pytest.raises(Invalid) as caught:
         read(**sent)
-    assert (loc, True) in [(flaw.loc, message in flaw.msg) for flaw in caught.value.flaws], (
-        caught.value.flaws
-    )
+    assert (loc, True) in [
+        (flaw.loc, message in flaw.msg) for flaw in caught.value.flaws
+    ], caught.value.flaws
 
 
 @pytest.mark.parametrize(
@@ -215,14 +242,20 @@ def kept(sent, classes=CLASSES):
     registry = MagicMock()
     registry.index.card.return_value.classes = list(classes)
     return save(
-        MagicMock(registry=registry, matrices=Matrices), "triage", "autumn", sent, by=ANYBODY
+        MagicMock(registry=registry, matrices=Matrices),
+        "triage",
+        "autumn",
+        sent,
+        by=ANYBODY,
     )
 
 
 def saved(sent, classes=CLASSES):
     matrix = kept(sent, classes)
     return SimpleNamespace(
-        matrices=SimpleNamespace(of=lambda model: {"autumn": matrix} if model == "triage" else {})
+        matrices=SimpleNamespace(
+            of=lambda model: {"autumn": matrix} if model == "triage" else {}
+        )
     )
 
 
@@ -230,7 +263,9 @@ def saved(sent, classes=CLASSES):
 @pytest.mark.parametrize("actions", [None, ["wait", "treat"], ["treat", "wait"]])
 @pytest.mark.parametrize("field", ["benefits", "cost_matrix"])
 @pytest.mark.parametrize("reading", [read_matrix, named_matrix])
-def test_a_matrix_means_the_same_for_classes_in_any_order(classes, actions, field, reading):
+def test_a_matrix_means_the_same_for_classes_in_any_order(
+    classes, actions, field, reading
+):
     sent = matrix_of(**{field: WORDS}, actions=actions)
     stated = with_saved(saved(sent), matrix_of("autumn"), "triage", classes)
     assert stated.saved == "autumn:1"
@@ -283,7 +318,10 @@ def test_other_classes_are_refused_with_the_fix(classes):
     [flaw] = refused.value.flaws
     assert flaw.loc == "/benefits"
     assert says(
-        flaw.msg, "autumn:1", "'4'" if 4 in classes else "'3'", "PUT /models/triage/matrices/autumn"
+        flaw.msg,
+        "autumn:1",
+        "'4'" if 4 in classes else "'3'",
+        "PUT /models/triage/matrices/autumn",
     )
 
 
@@ -292,7 +330,9 @@ def test_classes_are_looked_up_in_their_normal_form(several):
     words = {"Mu\u0308ller": {"a": 1, "b": 0}, " k": {"a": 0, "b": 1}}
     sent = matrix_of([words] * 2 if several else words)
     stakes = read_matrix(sent, ["M\u00fcller", "k"], n_instances=2 if several else None)
-    assert stakes.benefits.tolist() == ([[[1, 0], [0, 1]]] * 2 if several else [[1, 0], [0, 1]])
+    assert stakes.benefits.tolist() == (
+        [[[1, 0], [0, 1]]] * 2 if several else [[1, 0], [0, 1]]
+    )
     twice = {
         "Mu\u0308ller": {"a": 1, "b": 0},
         "M\u00fcller": {"a": 5, "b": 1},

@@ -32,7 +32,10 @@ class Caller:
     """One client with a connection to each replica, closed at the end of the block; for one thread."""
 
     def __init__(
-        self, replicas: Sequence[Replica], account: Account | None = None, seconds: float = 30.0
+        self,
+        replicas: Sequence[Replica],
+        account: Account | None = None,
+        seconds: float = 30.0,
     ) -> None:
         self.account = account or Account()
         self._replicas = list(replicas)
@@ -43,14 +46,17 @@ class Caller:
     def ask(self, method: str, path: str, **sent: Any) -> httpx.Response | None:
         """Try until a replica answers; None where both are away, or the answer is not a success."""
         for replica, client in sorted(
-            zip(self._replicas, self._clients, strict=True), key=lambda pair: not pair[0].up
+            zip(self._replicas, self._clients, strict=True),
+            key=lambda pair: not pair[0].up,
         ):
             kills, up = replica.kills, replica.up
             try:
                 response = client.request(method, path, **sent)
             except httpx.TransportError as error:
                 if up and replica.kills == kills:
-                    self.account.failed.append(f"{method} {path}: {type(error).__name__} {error}")
+                    self.account.failed.append(
+                        f"{method} {path}: {type(error).__name__} {error}"
+                    )
                 else:
                     self.account.lost += 1
                 continue
@@ -64,12 +70,16 @@ class Caller:
             )
         return None
 
-    def insist(self, method: str, path: str, seconds: float = 120.0, **sent: Any) -> httpx.Response:
+    def insist(
+        self, method: str, path: str, seconds: float = 120.0, **sent: Any
+    ) -> httpx.Response:
         """Ask again and again until it succeeds."""
         until = time.monotonic() + seconds
         while (response := self.ask(method, path, **sent)) is None:
             if time.monotonic() > until:
-                raise AssertionError(f"no success for {method} {path}: {self.account.failed[-3:]}")
+                raise AssertionError(
+                    f"no success for {method} {path}: {self.account.failed[-3:]}"
+                )
             time.sleep(_PAUSE_SECONDS)
         return response
 

@@ -108,7 +108,9 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     def count(name: str) -> None:
         ask = getattr(obstore, name)
 
-        def counted(store: Any, path: str | None = None, *arguments: Any, **named: Any) -> Any:
+        def counted(
+            store: Any, path: str | None = None, *arguments: Any, **named: Any
+        ) -> Any:
             if not isinstance(store, LocalStore):  # of another service in this process
                 made.append((name, path or ""))
             return ask(store, path, *arguments, **named)
@@ -126,10 +128,14 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     place = tmp_path / "disk"
     place.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", place], capture_output=True, check=False
+        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", place],
+        capture_output=True,
+        check=False,
     )
     if mounted.returncode:
-        pytest.skip(f"no disk of our own can be mounted here: {mounted.stderr.decode()}")
+        pytest.skip(
+            f"no disk of our own can be mounted here: {mounted.stderr.decode()}"
+        )
     yield place
     subprocess.run(["umount", "--lazy", place], check=True)
 

@@ -21,9 +21,13 @@ def balancing(folder: Path, *ports: int) -> Iterator[int]:
     """The port of an nginx before these replicas, which ends with the block; bodies but uploads may have 64 KB."""
     port, health = free_port(), folder / "health"
     group = "".join(f"server 127.0.0.1:{port} max_fails=0;" for port in ports)
-    text = CONFIGURATION.read_text().replace("set $replica service:8000;", "set $replica replicas;")
+    text = CONFIGURATION.read_text().replace(
+        "set $replica service:8000;", "set $replica replicas;"
+    )
     text = text.replace("listen 8080;", f"listen 127.0.0.1:{port};")
-    text = text.replace("  server {", f"  upstream replicas {{ {group} }}\n  server {{", 1)
+    text = text.replace(
+        "  server {", f"  upstream replicas {{ {group} }}\n  server {{", 1
+    )
     assert "client_max_body_size 64m" in text
     text = text.replace("client_max_body_size 64m", "client_max_body_size 64k")
     text = re.sub(r"/tmp/(\w)", rf"{folder}/\1", text).replace(

@@ -58,11 +58,18 @@ class Postgres(Program):
             "-N",
         ]
         subprocess.run(
-            [*self._as_other, *map(str, line)], check=True, capture_output=True, cwd=self.folder
+            [*self._as_other, *map(str, line)],
+            check=True,
+            capture_output=True,
+            cwd=self.folder,
         )
 
     def command(self) -> list[str]:
-        options = [word for option in (f"port={self.port}", *_OPTIONS) for word in ("-c", option)]
+        options = [
+            word
+            for option in (f"port={self.port}", *_OPTIONS)
+            for word in ("-c", option)
+        ]
         return [*self._as_other, _binary("postgres"), "-D", str(self._data), *options]
 
     def ready(self) -> bool:
@@ -91,7 +98,9 @@ class Postgres(Program):
     def drop_database(self, url: str) -> None:
         """Remove what `create_database` made, whoever is connected to it."""
         with self.admin() as connection:
-            connection.execute(f"DROP DATABASE IF EXISTS {url.rsplit('/', 1)[1]} WITH (FORCE)")
+            connection.execute(
+                f"DROP DATABASE IF EXISTS {url.rsplit('/', 1)[1]} WITH (FORCE)"
+            )
 
     @contextmanager
     def admin(self):

@@ -36,12 +36,22 @@ def listening(port: int) -> bool:
 
 
 def run(
-    arguments: Sequence[str], *, env: Mapping[str, str], cwd: Path, under: Sequence[str] = ()
+    arguments: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    cwd: Path,
+    under: Sequence[str] = (),
 ) -> subprocess.CompletedProcess[str]:
     """Run `payoff` with these arguments to its end."""
     command = [*under, sys.executable, "-m", "app.cli", *arguments]
     return subprocess.run(
-        command, env=env, cwd=cwd, capture_output=True, text=True, check=False, timeout=120
+        command,
+        env=env,
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
     )
 
 
@@ -50,7 +60,10 @@ def _bound_to_us() -> list[str]:
 
     The kernel looks at the thread that started it, so this is only for the one that stays to the end.
     """
-    if shutil.which("setpriv") is None or threading.current_thread() is not threading.main_thread():
+    if (
+        shutil.which("setpriv") is None
+        or threading.current_thread() is not threading.main_thread()
+    ):
         return []
     return ["setpriv", "--pdeathsig", "KILL", "--"]
 
@@ -62,7 +75,9 @@ class Program(ABC):
     module = ""  # of a Python program
 
     def __init__(self) -> None:
-        self.wrapper: list[str] = []  # what the interpreter runs under, such as `faketime +1h`
+        self.wrapper: list[
+            str
+        ] = []  # what the interpreter runs under, such as `faketime +1h`
         self.folder = Path(tempfile.mkdtemp(prefix=f"payoff-{self.name}-"))
         self.process: subprocess.Popen[bytes] | None = None
         self.kills = 0  # counted before the blow, so that whoever loses a connection can tell why
@@ -114,7 +129,11 @@ class Program(ABC):
 
     def tail(self, characters: int = 3000) -> str:
         """The end of what it wrote."""
-        return self.log.read_text(errors="replace")[-characters:] if self.log.exists() else ""
+        return (
+            self.log.read_text(errors="replace")[-characters:]
+            if self.log.exists()
+            else ""
+        )
 
     @property
     def running(self) -> bool:

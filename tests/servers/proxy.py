@@ -61,8 +61,13 @@ class Proxy(Program):
 
 
 async def _serve(port: int, target: int, *, busy: bool) -> None:
-    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError), contextlib.closing(writer):
+    async def accept(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        with (
+            contextlib.suppress(OSError, asyncio.IncompleteReadError),
+            contextlib.closing(writer),
+        ):
             if busy:
                 await _refuse(reader, writer)
                 return

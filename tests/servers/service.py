@@ -15,10 +15,14 @@ class Payoff(Program):
     module = "app.cli"
 
     def __init__(
-        self, settings: Mapping[str, object], environment: Mapping[str, str] | None = None
+        self,
+        settings: Mapping[str, object],
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
-        self._settings = {f"PAYOFF_{name.upper()}": str(value) for name, value in settings.items()}
+        self._settings = {
+            f"PAYOFF_{name.upper()}": str(value) for name, value in settings.items()
+        }
         self._environment = dict(environment or {})
 
     def environment(self) -> Mapping[str, str]:
@@ -34,11 +38,19 @@ class Payoff(Program):
 
     def jobs(self) -> list[psutil.Process]:
         """The processes of its jobs."""
-        return [child for fork_server in self.fork_servers() for child in _children(fork_server)]
+        return [
+            child
+            for fork_server in self.fork_servers()
+            for child in _children(fork_server)
+        ]
 
     def fork_servers(self) -> list[psutil.Process]:
         """The process that jobs are forked from, if it runs."""
-        return [child for child in _children(psutil.Process(self.pid)) if _is_fork_server(child)]
+        return [
+            child
+            for child in _children(psutil.Process(self.pid))
+            if _is_fork_server(child)
+        ]
 
 
 class Replica(Payoff):
@@ -47,7 +59,9 @@ class Replica(Payoff):
     name = "replica"
 
     def __init__(
-        self, settings: Mapping[str, object], environment: Mapping[str, str] | None = None
+        self,
+        settings: Mapping[str, object],
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(settings, environment)
         self.port = free_port()

@@ -25,7 +25,9 @@ class System:
         self.to_database = self._keep(Proxy(self.postgres.port))
         self.to_store = self._keep(Proxy(self.store.port))
         self.scheduler = self._keep(DaskScheduler())
-        self.dask_workers = [self._keep(DaskWorker(self.scheduler.address)) for _ in range(2)]
+        self.dask_workers = [
+            self._keep(DaskWorker(self.scheduler.address)) for _ in range(2)
+        ]
         for program in (self.postgres, self.store, self.scheduler, *self.dask_workers):
             program.spawn()
         for program in (self.postgres, self.store):
@@ -44,7 +46,9 @@ class System:
             "dask": self.scheduler.address,
             **settings,
         }
-        self.replicas = [self._keep(Replica(self.settings, self.environment)) for _ in range(2)]
+        self.replicas = [
+            self._keep(Replica(self.settings, self.environment)) for _ in range(2)
+        ]
         self.worker = self._keep(JobWorker(self.settings, self.environment))
 
     @property

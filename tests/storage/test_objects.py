@@ -23,7 +23,9 @@ def other(store):
     return Storage(store.url, SEAL)
 
 
-def test_what_another_removed_before_the_seal_was_there_is_written_again(store, other, monkeypatch):
+def test_what_another_removed_before_the_seal_was_there_is_written_again(
+    store, other, monkeypatch
+):
     """The seal of the first round is the writer's own, and no conflict: a folder had only that left."""
     put, removed = obstore.put, []
 
@@ -82,4 +84,6 @@ def test_many_are_read_together(store, requests):
     found = store.read_each([f"a{number}" for number in range(25)], SEAL)
 
     assert found == {f"a{number}": str(number).encode() for number in range(20)}
-    assert sorted(requests) == sorted(("get", f"a{number}/{SEAL}") for number in range(25))
+    assert sorted(requests) == sorted(
+        ("get", f"a{number}/{SEAL}") for number in range(25)
+    )

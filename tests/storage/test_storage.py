@@ -78,7 +78,9 @@ def test_a_single_file_is_replaced(storage):
     assert storage.read("a/index") == b"2"
 
 
-@pytest.mark.parametrize("name", ["..", "a/../../b", ".hidden", "a//b", "/etc", "a/", "a\0b"])
+@pytest.mark.parametrize(
+    "name", ["..", "a/../../b", ".hidden", "a//b", "/etc", "a/", "a\0b"]
+)
 def test_no_name_leads_out_of_the_root(storage, name):
     """Names come from callers: none may reach, let alone remove, what lies elsewhere."""
     storage.publish("a", FILES)
@@ -111,9 +113,15 @@ def test_two_writers_of_one_folder_end_with_one_whole_folder(storage, other):
             return content
 
         with ThreadPoolExecutor(2) as pool:
-            won = list(filter(None, pool.map(publish, (storage, other), (b"one", other_content))))
+            won = list(
+                filter(
+                    None, pool.map(publish, (storage, other), (b"one", other_content))
+                )
+            )
 
-        assert len(won) <= 1 or other_content == b"one"  # none, where each was in the other's way
+        assert (
+            len(won) <= 1 or other_content == b"one"
+        )  # none, where each was in the other's way
         if won:
             assert {storage.read(f"a/{number}", name) for name in FILES} == set(won)
         else:
@@ -131,7 +139,10 @@ def test_sweeping_removes_old_folders_without_a_seal_and_nothing_else(storage):
 
     assert storage.folders("a") == ["1"]
     assert storage.exists("a/1")
-    assert [storage.read(path) for path in ("a/index", "notes/of/somebody")] == [b"loose", b"else"]
+    assert [storage.read(path) for path in ("a/index", "notes/of/somebody")] == [
+        b"loose",
+        b"else",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -141,7 +152,9 @@ def test_sweeping_removes_old_folders_without_a_seal_and_nothing_else(storage):
         (KeyboardInterrupt(), KeyboardInterrupt),
     ],
 )
-def test_a_failed_or_interrupted_publication_leaves_nothing(disk, monkeypatch, error, raised):
+def test_a_failed_or_interrupted_publication_leaves_nothing(
+    disk, monkeypatch, error, raised
+):
     """A cancelled job is interrupted wherever it is."""
     monkeypatch.setattr(os, "fsync", _raise(error))
 
@@ -202,7 +215,12 @@ def test_the_least_recently_read_goes_first(cache, tmp_path):
 
     cache.keep("d", b"d" * 150)
 
-    assert [cache.get(name) is not None for name in "abcd"] == [True, False, False, True]
+    assert [cache.get(name) is not None for name in "abcd"] == [
+        True,
+        False,
+        False,
+        True,
+    ]
     cache.keep("e", b"e" * 301)
     assert cache.get("e") is None
     assert size_of(tmp_path / "kept") == 250

@@ -46,10 +46,10 @@ class _Refusal(BaseHTTPRequestHandler):
         self.server.asked += 1
         length = int(self.headers.get("Content-Length", 0))
         self.rfile.read(length)
-        body = (
-            f"<Error><Code>{self.server.code}</Code><Message>no {SECRET}</Message></Error>".encode()
+        body = f"<Error><Code>{self.server.code}</Code><Message>no {SECRET}</Message></Error>".encode()
+        self.send_response(
+            self.server.status if self.server.asked <= self.server.times else 200
         )
-        self.send_response(self.server.status if self.server.asked <= self.server.times else 200)
         self.send_header("ETag", "x")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -102,11 +102,14 @@ def test_a_store_in_trouble_is_unavailable_soon_and_well_again_after_it(
     """Whatever is asked of it; and nothing that was whole is left half-written or half-removed."""
     monkeypatch.setattr(circuit_breaker, "REST_SECONDS", 0.0)  # all are to reach it
     getattr(way, trouble)()
-    asks = ("read", "folders", "publish", "write", "remove") if trouble == "hang" else ASKS
+    asks = (
+        ("read", "folders", "publish", "write", "remove") if trouble == "hang" else ASKS
+    )
     for ask in asks:
         began = monotonic()
         with pytest.raises(
-            Unavailable, match="the store of PAYOFF_MODELS does not answer at the moment"
+            Unavailable,
+            match="the store of PAYOFF_MODELS does not answer at the moment",
         ) as caught:
             ASKS[ask](store)
         assert not isinstance(caught.value, Unusable)
@@ -165,16 +168,27 @@ def test_who_has_patience_outlasts_an_outage(bucket, way, impatient, monkeypatch
             (403, "AccessDenied", Unusable),
             (403, "SignatureDoesNotMatch", Unusable),
         ),
-        *((403, "InvalidAccessKeyId", Unusable), (400, "AuthorizationHeaderMalformed", Unusable)),
-        *((500, "InternalError", Unavailable), (503, "ServiceUnavailable", Unavailable)),
-        *((429, "TooManyRequests", Unavailable), (403, "RequestTimeTooSkewed", Unavailable)),
+        *(
+            (403, "InvalidAccessKeyId", Unusable),
+            (400, "AuthorizationHeaderMalformed", Unusable),
+        ),
+        *(
+            (500, "InternalError", Unavailable),
+            (503, "ServiceUnavailable", Unavailable),
+        ),
+        *(
+            (429, "TooManyRequests", Unavailable),
+            (403, "RequestTimeTooSkewed", Unavailable),
+        ),
     ],
 )
 def test_what_no_waiting_mends_is_named_and_what_may_pass_too(
     refusing, caplog, monkeypatch, status, code, error
 ):
     """Once, and without what the store says, which may be secret."""
-    monkeypatch.setattr(circuit_breaker, "REST_SECONDS", 0.0 if error is Unusable else 60.0)
+    monkeypatch.setattr(
+        circuit_breaker, "REST_SECONDS", 0.0 if error is Unusable else 60.0
+    )
     store, _ = refusing(status, code)
     words = rf"cannot be used \({code}\)" if error is Unusable else "does not answer"
 
@@ -185,7 +199,10 @@ def test_what_no_waiting_mends_is_named_and_what_may_pass_too(
         assert "PAYOFF_MODELS" in caught.value.detail
         assert SECRET not in caught.value.detail
     assert SECRET not in caplog.text
-    assert len([record for record in caplog.records if "PAYOFF_MODELS" in record.message]) == 1
+    assert (
+        len([record for record in caplog.records if "PAYOFF_MODELS" in record.message])
+        == 1
+    )
     assert code in caplog.text
 
 

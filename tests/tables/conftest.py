@@ -10,7 +10,10 @@ from app.tables.store import DataLimits, DatasetStore
 @pytest.fixture
 def limits():
     return DataLimits(
-        max_rows=100_000, max_columns=400, max_categories=50, max_upload_bytes=32_000_000
+        max_rows=100_000,
+        max_columns=400,
+        max_categories=50,
+        max_upload_bytes=32_000_000,
     )
 
 

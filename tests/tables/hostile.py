@@ -19,7 +19,11 @@ def claiming(content, number, other):
     old, new = _varint(number), _varint(other)
     assert old in content
     assert len(new) <= len(old)
-    padded = bytes(byte | 0x80 for byte in new) + b"\x80" * (len(old) - len(new) - 1) + b"\x00"
+    padded = (
+        bytes(byte | 0x80 for byte in new)
+        + b"\x80" * (len(old) - len(new) - 1)
+        + b"\x00"
+    )
     return content.replace(old, new if len(new) == len(old) else padded)
 
 
@@ -27,10 +31,16 @@ def long_words(millions):
     """A few kilobytes that unpack to so many million characters, and declare a hundred bytes."""
     words = [f"{i}" * (millions * 500_000) for i in range(2)]
     content = written(
-        {"a": words, "y": [0, 1]}, compression="zstd", use_dictionary=False, write_statistics=False
+        {"a": words, "y": [0, 1]},
+        compression="zstd",
+        use_dictionary=False,
+        write_statistics=False,
     )
     size = (
-        pq.ParquetFile(io.BytesIO(content)).metadata.row_group(0).column(0).total_uncompressed_size
+        pq.ParquetFile(io.BytesIO(content))
+        .metadata.row_group(0)
+        .column(0)
+        .total_uncompressed_size
     )
     total = pq.ParquetFile(io.BytesIO(content)).metadata.row_group(0).total_byte_size
     return claiming(claiming(content, total, 100), size, 90)

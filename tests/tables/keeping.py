@@ -14,4 +14,6 @@ def kept(store, content, labels, name=None, **options):
     request = UploadRequest(label=tuple(labels), name=name, **options)
     request.check()
     sink = io.BytesIO()
-    return store.keep(Draft(read_upload(content, request, sink, store.limits), sink.getvalue()))
+    return store.keep(
+        Draft(read_upload(content, request, sink, store.limits), sink.getvalue())
+    )

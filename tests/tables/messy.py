@@ -13,7 +13,9 @@ import numpy as np
 N = 120
 _RANDOM = np.random.default_rng(31)
 _AMOUNTS = [float(cents) / 100 for cents in _RANDOM.integers(100, 900_000, N)]
-_DAYS = [date(2024, 1, 1) + timedelta(days=int(days)) for days in _RANDOM.integers(0, 700, N)]
+_DAYS = [
+    date(2024, 1, 1) + timedelta(days=int(days)) for days in _RANDOM.integers(0, 700, N)
+]
 _LABELS = ["leaves" if amount < 4500 else "stays" for amount in _AMOUNTS]
 _LABELS[::9] = [{"leaves": "stays", "stays": "leaves"}[label] for label in _LABELS[::9]]
 
@@ -54,7 +56,11 @@ def rows_of(export: Export) -> Iterator[dict[str, str]]:
         lines = csv.reader(io.StringIO(text), delimiter=delimiter)
         first = [f"column_{j + 1}" for j in range(len(first))]
     for line in lines:
-        yield {name: value for name, value in zip(first, line, strict=True) if name != export.label}
+        yield {
+            name: value
+            for name, value in zip(first, line, strict=True)
+            if name != export.label
+        }
 
 
 def german(amount: float) -> str:
@@ -92,16 +98,22 @@ def _exports() -> dict[str, Export]:
     }
     forms = {
         "german": [f"EUR {amount}" for amount in european],
-        "french": [f"{amount:,.2f} €".translate({44: "\u202f", 46: ","}) for amount in _AMOUNTS],
+        "french": [
+            f"{amount:,.2f} €".translate({44: "\u202f", 46: ","}) for amount in _AMOUNTS
+        ],
         "share": [f"{i % 9 + 1},{i % 899 + 100}" for i in range(N)],
         "day": [f"0{i % 9 + 1}/0{i % 8 + 1}/2025" for i in range(N)],
         "y": _LABELS,
     }
     two_ways = '{"share": "number:1.234,5", "day": "date:%d/%m/%Y"}'
     wide = {
-        f"c{j}": _AMOUNTS if not j else _RANDOM.normal(size=N).round(3).tolist() for j in range(999)
+        f"c{j}": _AMOUNTS if not j else _RANDOM.normal(size=N).round(3).tolist()
+        for j in range(999)
     }
-    partly = {"amount": _AMOUNTS, "y": [label if i < 40 else "" for i, label in enumerate(_LABELS)]}
+    partly = {
+        "amount": _AMOUNTS,
+        "y": [label if i < 40 else "" for i, label in enumerate(_LABELS)],
+    }
     truths = {
         "amount": american,
         "gone": [{"leaves": "True", "stays": "False"}[label] for label in _LABELS],
@@ -122,7 +134,12 @@ def _exports() -> dict[str, Export]:
             unread,
         ),
         "semicolons": Export(
-            written(excel, ";"), "y", {"delimiter": ";"}, ["amount", "day"], [], ("delimiter",)
+            written(excel, ";"),
+            "y",
+            {"delimiter": ";"},
+            ["amount", "day"],
+            [],
+            ("delimiter",),
         ),
         "utf-16": Export(
             written(excel, "\t", "utf-16"),
@@ -142,13 +159,24 @@ def _exports() -> dict[str, Export]:
             [],
             ("header",),
         ),
-        "a thousand columns": Export(written({**wide, "y": _LABELS}), "y", {}, list(wide), []),
+        "a thousand columns": Export(
+            written({**wide, "y": _LABELS}), "y", {}, list(wide), []
+        ),
         "few labels": Export(
-            written(partly), "y", {"drop_unlabelled": "true"}, ["amount"], [], ("drop_unlabelled",)
+            written(partly),
+            "y",
+            {"drop_unlabelled": "true"},
+            ["amount"],
+            [],
+            ("drop_unlabelled",),
         ),
         "truths": Export(written(truths), "gone", {}, ["amount"], []),
         "two ways": Export(
-            written(forms), "y", {"types": two_ways}, ["german", "french", "share", "day"], []
+            written(forms),
+            "y",
+            {"types": two_ways},
+            ["german", "french", "share", "day"],
+            [],
         ),
     }
 

@@ -21,7 +21,9 @@ from tests.messages import says
 from tests.tables.keeping import kept as keep
 
 WORDS = st.text(
-    st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), min_size=1, max_size=8
+    st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]),
+    min_size=1,
+    max_size=8,
 ).map(lambda text: f"w{text}".strip())
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -52,7 +54,9 @@ def quoted(word):
 def test_round_trip(tmp_path_factory, rows):
     """What stands in a file is what the table holds: numbers to the last bit, words, classes, missing values."""
     rows = [*rows, *rows, (1.5, "w", 10), (None, "w", 10)]
-    store = DatasetStore(str(tmp_path_factory.mktemp("any")), DataLimits(1000, 100, 100, 10**6))
+    store = DatasetStore(
+        str(tmp_path_factory.mktemp("any")), DataLimits(1000, 100, 100, 10**6)
+    )
     lines = [
         f"{'' if number is None else repr(number)},{'NA' if word is None else quoted(word)},{label}"
         for number, word, label in rows
@@ -62,8 +66,12 @@ def test_round_trip(tmp_path_factory, rows):
 
     a, b = found.schema.features
     assert a == Feature("a", "numeric")
-    assert b.categories == tuple(sorted({word for _, word, _ in rows if word is not None}))
-    expected, warnings = found.schema.encode([[number, word] for number, word, _ in rows])
+    assert b.categories == tuple(
+        sorted({word for _, word, _ in rows if word is not None})
+    )
+    expected, warnings = found.schema.encode(
+        [[number, word] for number, word, _ in rows]
+    )
     assert not warnings
     np.testing.assert_array_equal(found.X, expected)
     assert [found.classes[code] for code in found.y] == [label for _, _, label in rows]
@@ -71,7 +79,9 @@ def test_round_trip(tmp_path_factory, rows):
 
 def test_kinds_of_columns(store):
     """A column is numeric if every value that is there is a number, however it is written."""
-    found = table(store, b"a,b,c,y\n 1 ,1e3,1,u\n+2,-.5,1,v\n?,nan,1_0,u\n00,null,N/A,v\n")
+    found = table(
+        store, b"a,b,c,y\n 1 ,1e3,1,u\n+2,-.5,1,v\n?,nan,1_0,u\n00,null,N/A,v\n"
+    )
 
     assert [feature.type for feature in found.schema.features] == [
         "numeric",
@@ -94,8 +104,20 @@ def test_kind_that_shows_late(store, monkeypatch):
 
     found = table(store, f"a,b,y\n{rows}x,1,0\n".encode())
 
-    assert [feature.type for feature in found.schema.features] == ["categorical", "numeric"]
-    assert found.schema.features[0].categories == ("0", "1", "2", "3", "4", "5", "6", "x")
+    assert [feature.type for feature in found.schema.features] == [
+        "categorical",
+        "numeric",
+    ]
+    assert found.schema.features[0].categories == (
+        "0",
+        "1",
+        "2",
+        "3",
+        "4",
+        "5",
+        "6",
+        "x",
+    )
     np.testing.assert_array_equal(found.X[:200, 0], np.arange(200) % 7)
     np.testing.assert_array_equal(found.X[:200, 1], np.arange(200))
     assert flaws(store, b'a,y\n1,0\n"' + b"x" * 200 + b",0\n", kept=1) == [
@@ -148,16 +170,28 @@ def test_dialects_give_the_same_data_set(store, content):
         (b'"a,y\n1,0\n2,1\n', says("/file", "quote")),
         (b"a,y\n1,0\ninf,1\n1,0\n1,1\n", says("/file/a", "'a'", "row 3", "inf")),
         (b"a,y\n-1e999,0\n1,1\n1,0\n1,1\n", says("/file/a", "'a'", "row 2", "-inf")),
-        (b"a/~,y\n,0\nNA,1\n?,0\n,1\n", says("/file/a~1~0", "'a/~'", "missing", "every row")),
+        (
+            b"a/~,y\n,0\nNA,1\n?,0\n,1\n",
+            says("/file/a~1~0", "'a/~'", "missing", "every row"),
+        ),
         (b"a,y\n1,0\n2,\n", says("/file/y", "'y'", "row 3", "missing")),
         (b"a,y\n1,u\n2,None\n", says("/file/y", "'y'", "row 3", "missing")),
         (b"a,y\n1,u\n2,u\n", says("/file/y", "'y'", "one class", "'u'")),
-        (b"a,y\n1,0\n2,0\n3,7\n", says("/file/y", "class 7", "'y'", "one row", AS_NUMBER)),
+        (
+            b"a,y\n1,0\n2,0\n3,7\n",
+            says("/file/y", "class 7", "'y'", "one row", AS_NUMBER),
+        ),
         (b"a,y\n1,u\n2,u\n3,v\n4,w\n", says("/file/y", "'v', 'w'", "'y'", "one row")),
-        (b"a,y\n1,0\n2,9007199254740993\n", says("/file/y", "'y'", "row 3", "9007199254740992")),
+        (
+            b"a,y\n1,0\n2,9007199254740993\n",
+            says("/file/y", "'y'", "row 3", "9007199254740992"),
+        ),
         (b"x" * 201 + b",y\n1,0\n", says("/file", "column 1", "200")),
         (b"PK\x03\x04\x14\0", says("/file", "Excel", "CSV", "Parquet")),
-        (gzip.compress(b"a,y\n1,0\n2,1\n", mtime=0)[:30], says("/file", "gzipped file is damaged")),
+        (
+            gzip.compress(b"a,y\n1,0\n2,1\n", mtime=0)[:30],
+            says("/file", "gzipped file is damaged"),
+        ),
     ],
 )
 def test_problem(store, content, expected):
@@ -198,7 +232,9 @@ def test_a_header_of_very_many_names_is_refused_before_it_is_read(store):
     ],
 )
 def test_problem_with_the_labels(store, labels, expected):
-    assert flaws(store, b"a,Condition,q,p,r\n1,u,0,1,1\n2,v,1,1,\n", *labels) == [expected]
+    assert flaws(store, b"a,Condition,q,p,r\n1,u,0,1,1\n2,v,1,1,\n", *labels) == [
+        expected
+    ]
 
 
 def column(header, values):
@@ -211,7 +247,10 @@ def column(header, values):
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (column("a,y", (f"id{i}" for i in range(60))), says("/file/a", "'a'", "50", "identifier")),
+        (
+            column("a,y", (f"id{i}" for i in range(60))),
+            says("/file/a", "'a'", "50", "identifier"),
+        ),
         (column("a,y", ["abc", *range(60)]), says("/file/a", "'a'", "50", "'abc'")),
         (column("a,y", ["x" * 1001, "b", "b", "b"]), says("/file/a", "'a'", "1000")),
         (column("y,a", range(60)), says("/file/y", "'y'", "50", "integers")),
@@ -226,7 +265,8 @@ def test_too_many_values_or_too_long_ones(store, content, expected):
 def test_limits(tmp_path):
     """Too many rows, columns or bytes, packed or not, are refused as too large."""
     store = DatasetStore(
-        str(tmp_path), DataLimits(max_rows=4, max_columns=3, max_categories=5, max_upload_bytes=200)
+        str(tmp_path),
+        DataLimits(max_rows=4, max_columns=3, max_categories=5, max_upload_bytes=200),
     )
     keep(store, io.BytesIO(b"a,b,y\n" + b"1,2,0\n3,4,1\n" * 2), ["y"])
     for content, message in [
@@ -243,18 +283,26 @@ def test_limits(tmp_path):
 def test_a_file_of_many_blocks_is_read_anew_from_its_beginning(store, monkeypatch):
     """Arrow reads ahead in a thread, which has ended when the values are read a second time."""
     monkeypatch.setattr(csv_text, "_BLOCK", 1 << 12)
-    content = b"a,b,y\n" + b"".join(b"%d,w%d,%d\n" % (i, i % 7, i % 2) for i in range(20_000))
+    content = b"a,b,y\n" + b"".join(
+        b"%d,w%d,%d\n" % (i, i % 7, i % 2) for i in range(20_000)
+    )
     ids = {
-        keep(store, io.BytesIO(each), ["y"]).id for each in [content, gzip.compress(content, 1)] * 5
+        keep(store, io.BytesIO(each), ["y"]).id
+        for each in [content, gzip.compress(content, 1)] * 5
     }
     assert len(ids) == 1
 
 
 @settings(max_examples=80, deadline=None)
-@given(st.binary(max_size=60) | st.text('aby01,"\n\r ;\x00\ufeff', max_size=40).map(str.encode))
+@given(
+    st.binary(max_size=60)
+    | st.text('aby01,"\n\r ;\x00\ufeff', max_size=40).map(str.encode)
+)
 def test_any_bytes_are_a_data_set_or_a_problem(tmp_path_factory, content):
     """Whatever is sent: a data set, or one of our errors."""
-    store = DatasetStore(str(tmp_path_factory.mktemp("any")), DataLimits(20, 10, 10, 10**5))
+    store = DatasetStore(
+        str(tmp_path_factory.mktemp("any")), DataLimits(20, 10, 10, 10**5)
+    )
     for prefix in (b"", b"a,y\n1,0\n2,1\n"):
         try:
             found = table(store, prefix + content)

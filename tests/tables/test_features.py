@@ -13,7 +13,9 @@ MIXED = Schema([Feature("a", "numeric"), Feature("word", "categorical", ("no", "
 ONE = Schema([Feature("a", "numeric")])
 
 finite = st.one_of(
-    st.none(), st.integers(-(10**9), 10**9), st.floats(allow_nan=False, allow_infinity=False)
+    st.none(),
+    st.integers(-(10**9), 10**9),
+    st.floats(allow_nan=False, allow_infinity=False),
 )
 words = st.sampled_from([None, "no", "yes", "never seen"])
 
@@ -65,7 +67,11 @@ def test_one_feature_by_name():
         (NUMBERS, [{"a": 1, "b/c": 2, "~": 3}], ["/0/~0"]),
         (NUMBERS, [[1, 2], {"a": 1, "b/c": 2}], ["/1"]),
         (NUMBERS, [{"a": 1, "b/c": 2}, [1, 2], {"a": 1, "b/c": 2}, [1, 2]], ["/1"]),
-        (NUMBERS, [["x", "y"]] * 1000, [f"/{i}/{j}" for i in range(10) for j in range(2)]),
+        (
+            NUMBERS,
+            [["x", "y"]] * 1000,
+            [f"/{i}/{j}" for i in range(10) for j in range(2)],
+        ),
         (NUMBERS, [5, [1, 2], {"a": 1, "b/c": 2}], ["/0"]),
         (MIXED, [[1, 2]], ["/0/1"]),
         (MIXED, [[1, ["yes"]]], ["/0/1"]),
@@ -91,7 +97,13 @@ def coded(categories, *values):
 
 def test_a_category_is_one_value_however_it_is_spelt():
     """A boolean in any case, an integer with `.0`, a number by its value: where one category fits."""
-    assert coded(("False", "True"), "true", "TRUE", True, False, None) == [1, 1, 1, 0, None]
+    assert coded(("False", "True"), "true", "TRUE", True, False, None) == [
+        1,
+        1,
+        1,
+        0,
+        None,
+    ]
     assert coded(("false", "true", "unknown"), "True", True, "Unknown") == [1, 1, None]
     assert coded(("3", "7.0"), "3.0", 3, 3.0, "7", 7, "07") == [0, 0, 0, 1, 1, None]
     assert coded(("0.50", "007"), 0.5, 7, "0.5", "7") == [0, 1, None, None]
@@ -103,7 +115,9 @@ def test_a_category_is_one_value_however_it_is_spelt():
 
 
 def test_booleans_are_numbers_of_features_that_were_booleans():
-    schema = Schema([Feature("flag", "numeric", form="boolean"), Feature("a", "numeric")])
+    schema = Schema(
+        [Feature("flag", "numeric", form="boolean"), Feature("a", "numeric")]
+    )
     rows = [[True, 2], ["FALSE", None], [1, 2.5], [None, 1]]
     X, _ = schema.encode(rows)
     np.testing.assert_array_equal(X, [[1, 2], [0, np.nan], [1, 2.5], [np.nan, 1]])
@@ -133,11 +147,15 @@ CELLS = [
 ]
 
 
-@pytest.mark.parametrize("schema", [NUMBERS, ONE, MIXED], ids=["numbers", "one", "mixed"])
+@pytest.mark.parametrize(
+    "schema", [NUMBERS, ONE, MIXED], ids=["numbers", "one", "mixed"]
+)
 @pytest.mark.parametrize("by_name", [False, True], ids=["lists", "objects"])
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: str(cell)[:12])
 @pytest.mark.parametrize("everywhere", [False, True], ids=["once", "in every row"])
-def test_whatever_is_no_number_is_refused_at_its_place(schema, by_name, cell, everywhere):
+def test_whatever_is_no_number_is_refused_at_its_place(
+    schema, by_name, cell, everywhere
+):
     """Also where lists make the rows ragged, or all of them alike one level deeper."""
     rows = [[1.5] * len(schema.names) for _ in range(3)]
     if schema.categorical:
@@ -145,7 +163,9 @@ def test_whatever_is_no_number_is_refused_at_its_place(schema, by_name, cell, ev
     wrong = range(3) if everywhere else [1]
     for i in wrong:
         rows[i][0] = cell
-    instances = [dict(zip(schema.names, row, strict=True)) for row in rows] if by_name else rows
+    instances = (
+        [dict(zip(schema.names, row, strict=True)) for row in rows] if by_name else rows
+    )
 
     with pytest.raises(Invalid) as error:
         schema.encode(instances)
@@ -165,7 +185,9 @@ def test_integers_of_any_size_that_a_float_holds_are_numbers(number, other):
 
 def test_names_and_words_are_looked_up_in_their_normal_form():
     """As training kept them; words that are known take the short way, and two names of one feature are refused."""
-    schema = Schema([Feature("f\u00fcr", "numeric"), Feature("s", "categorical", ("\u00fc", "v"))])
+    schema = Schema(
+        [Feature("f\u00fcr", "numeric"), Feature("s", "categorical", ("\u00fc", "v"))]
+    )
     rows = [{"fu\u0308r": 1.5, " s": "u\u0308 "}, {"f\u00fcr": 2, "s": "V"}]
     X, warnings = schema.encode(rows)
     np.testing.assert_array_equal(X, [[1.5, 0], [2, np.nan]])

@@ -29,7 +29,9 @@ def store(tmp_path):
 
 def csv(delimiter=",", **columns) -> bytes:
     columns = {"x": [1.5, 2, 2, 3] * (ROWS // 4), **columns, "y": LABELS}
-    rows = [delimiter.join(map(str, row)) for row in zip(*columns.values(), strict=True)]
+    rows = [
+        delimiter.join(map(str, row)) for row in zip(*columns.values(), strict=True)
+    ]
     return "\n".join([delimiter.join(columns), *rows]).encode()
 
 
@@ -65,13 +67,19 @@ def days(odd, pattern="%Y-%m-%d"):
         (numbers("12%"), ("row 12", "'12%'", "not a number")),
         (days("2026-02-30"), ("row 12", "'2026-02-30' is not a date", '{"a": "date"}')),
         (days("n/a"), ("row 12", "'n/a' is not a date", '{"a": "date"}')),
-        (days("soon", "%d.%m.%Y"), ("row 12", "'soon' is not a date", '{"a": "date:%d.%m.%Y"}')),
+        (
+            days("soon", "%d.%m.%Y"),
+            ("row 12", "'soon' is not a date", '{"a": "date:%d.%m.%Y"}'),
+        ),
         (
             [f'"{i % 7},50 €"' for i in range(ROWS - 1)] + ["soon"],
             ("row 41", "'soon'", "number:1.234,5"),
         ),
         ([7] * ROWS, None),
-        (["ill" if label == "v" else "well" for label in LABELS], ("label 'y'", "copy")),
+        (
+            ["ill" if label == "v" else "well" for label in LABELS],
+            ("label 'y'", "copy"),
+        ),
         ([float(label == "v") for label in LABELS], ("label 'y'", "copy")),
         (["a", "b", "c", "d"] * (ROWS // 4), None),
         (numbers(), None),
@@ -91,10 +99,18 @@ def test_columns_that_look_like_something_else_are_named(store, values, words):
     ("values", "form", "first"),
     [
         ([f'"{i % 5},100.50"' for i in range(ROWS)], "number:1,234.5", 100.5),
-        ([f"{i % 7 + 1}%" for i in range(ROWS)], "number:1,234.5 %|number:1.234,5 %", 0.01),
+        (
+            [f"{i % 7 + 1}%" for i in range(ROWS)],
+            "number:1,234.5 %|number:1.234,5 %",
+            0.01,
+        ),
         ([f'"{i % 7},5 €"' for i in range(ROWS)], "number:1.234,5 €", 0.5),
         (["(1.5 €)", *["2 €"] * (ROWS - 1)], "number:1,234.5 €", -1.5),
-        (["USD 1"] * 2 + ["3"] * (ROWS - 2), "number:1,234.5 USD|number:1.234,5 USD", 1),
+        (
+            ["USD 1"] * 2 + ["3"] * (ROWS - 2),
+            "number:1,234.5 USD|number:1.234,5 USD",
+            1,
+        ),
         ([f"2026-01-{i % 28 + 1:02}T12:00Z" for i in range(ROWS)], "date", 20454.5),
         ([f"{i % 28 + 1}.1.2026" for i in range(ROWS)], "date:%d.%m.%Y", 20454),
         ([f"1/{i % 28 + 1}/2026" for i in range(ROWS)], "date:%m/%d/%Y", 20454),
@@ -103,12 +119,18 @@ def test_columns_that_look_like_something_else_are_named(store, values, words):
 def test_amounts_and_moments_are_numbers_with_a_form(store, values, form, first):
     """In features and labels; the same words of Parquet are read in the same way."""
     found = kept(store, io.BytesIO(csv(a=values)), ["y"])
-    assert (found.columns[1].form, found.columns[1].type, found.warnings) == (form, "numeric", [])
+    assert (found.columns[1].form, found.columns[1].type, found.warnings) == (
+        form,
+        "numeric",
+        [],
+    )
     table = store.table(found.id)
     assert (table.schema.features[1].form, table.X[0, 1]) == (form, first)
     parquet = io.BytesIO()
     words = [value.strip('"') for value in values]
-    pq.write_table(pa.table({"x": [1.5, 2, 2, 3] * (ROWS // 4), "a": words, "y": LABELS}), parquet)
+    pq.write_table(
+        pa.table({"x": [1.5, 2, 2, 3] * (ROWS // 4), "a": words, "y": LABELS}), parquet
+    )
     assert kept(store, parquet, ["y"]).id == found.id
     target = kept(store, io.BytesIO(csv(a=values)), ["a"], label_type="number")
     assert store.table(target.id).y[0] == first
@@ -122,7 +144,11 @@ def test_amounts_and_moments_are_numbers_with_a_form(store, values, form, first)
             ("number:1,234.5", "number:1.234,5"),
             (1100, 1.1),
         ),
-        (["1.100", "899"] * (ROWS // 2), ("number:1.234,5", "number:1,234.5"), (1100, 1.1)),
+        (
+            ["1.100", "899"] * (ROWS // 2),
+            ("number:1.234,5", "number:1,234.5"),
+            (1100, 1.1),
+        ),
         (
             [f"0{i % 8 + 1}/02/2026" for i in range(ROWS)],
             ("date:%d/%m/%Y", "date:%m/%d/%Y"),
@@ -136,9 +162,13 @@ def test_what_may_be_meant_in_two_ways_waits_for_an_order(store, values, types, 
     assert list(found.ignored) == ["a"]
     for ordered, first in zip(types, firsts, strict=True):
         assert f'{{"a": "{ordered}"}}' in found.ignored["a"]
-        table = store.table(kept(store, io.BytesIO(content), ["y"], types={"a": ordered}).id)
+        table = store.table(
+            kept(store, io.BytesIO(content), ["y"], types={"a": ordered}).id
+        )
         assert (table.X[0, 1], table.schema.features[1].form) == (first, ordered)
-    assert refused(store, content, types={"a": "number"}).flaws[0] == says("/file/a", *types)
+    assert refused(store, content, types={"a": "number"}).flaws[0] == says(
+        "/file/a", *types
+    )
     if "899" not in values:
         assert isinstance(
             kept(store, io.BytesIO(content), ["a"]).classes[0], str
@@ -172,7 +202,11 @@ def test_a_point_that_parts_no_thousands_is_a_decimal_sign(store, word):
 def test_what_no_feature_can_be_is_left_out_and_comes_back_by_order(store, values):
     found = kept(store, io.BytesIO(csv(a=values)), ["y"])
     assert kinds(found) == {"x": "numeric"}
-    assert [report.advice for report in found.columns] == [None, None, found.ignored["a"]]
+    assert [report.advice for report in found.columns] == [
+        None,
+        None,
+        found.ignored["a"],
+    ]
     assert kept(store, io.BytesIO(csv()), ["y"]).id == found.id  # the same table
     orders = {"a": "number" if "1e999" in values else "category"}
     if len({*values}) > 2 and "1e999" not in values:
@@ -215,11 +249,17 @@ def test_classes_that_differ_in_case_and_spaces_are_one(store):
 
 
 def test_truths_are_named_as_json_names_them(store):
-    found = kept(store, io.BytesIO(csv(b=["True", "FALSE"] * 10 + ["FALSE", "True"] * 10)), ["b"])
+    found = kept(
+        store, io.BytesIO(csv(b=["True", "FALSE"] * 10 + ["FALSE", "True"] * 10)), ["b"]
+    )
     sink = io.BytesIO()
     pq.write_table(
         pa.table(
-            {"x": [1.5, 2, 2, 3] * 10, "y": LABELS, "b": [True, False] * 10 + [False, True] * 10}
+            {
+                "x": [1.5, 2, 2, 3] * 10,
+                "y": LABELS,
+                "b": [True, False] * 10 + [False, True] * 10,
+            }
         ),
         sink,
     )
@@ -234,7 +274,10 @@ def test_rows_without_a_label_are_left_out_by_order(store):
         says("/file/b", "20 rows (2, 5, 6, …)", "drop_unlabelled"),
     )
     found = kept(store, io.BytesIO(content), ["b"], drop_unlabelled=True)
-    assert (found.rows, found.warnings) == (20, ["rows without a label, which are left out: 20"])
+    assert (found.rows, found.warnings) == (
+        20,
+        ["rows without a label, which are left out: 20"],
+    )
     assert "no row has a label" in str(
         refused(store, csv(b=[""] * ROWS), "b", drop_unlabelled=True)
     )
@@ -263,18 +306,26 @@ def test_a_file_without_a_header(store):
     years = csv(**{str(2019 + k): numbers() for k in range(3)})
     assert kept(store, io.BytesIO(years), ["y"]).warnings == []
     with pytest.raises(
-        Invalid, match="names column 1 and column 2; rename one; names of columns look like values"
+        Invalid,
+        match="names column 1 and column 2; rename one; names of columns look like values",
     ):
         kept(store, io.BytesIO(b"1,1,a\n2,3,b\n"), ["a"])
     found = kept(store, io.BytesIO(content), ["column_3"], header="none")
-    assert (found.rows, list(kinds(found)), found.warnings) == (ROWS, ["column_1", "column_2"], [])
+    assert (found.rows, list(kinds(found)), found.warnings) == (
+        ROWS,
+        ["column_1", "column_2"],
+        [],
+    )
 
 
 def test_rows_that_a_quotation_mark_may_have_swallowed_are_named(store):
     words = ['"blue\n1.5,red', 'red"', "green", "green"] * (ROWS // 4)
     found = kept(store, io.BytesIO(csv(a=words)), ["y"])
     assert found.rows < ROWS
-    assert "'a' has a value of several lines; is a quotation mark not closed?" in found.warnings
+    assert (
+        "'a' has a value of several lines; is a quotation mark not closed?"
+        in found.warnings
+    )
 
 
 def test_types_override_what_was_understood(store):
@@ -321,19 +372,31 @@ def test_a_report_says_how_each_column_was_read(store, tmp_path):
     few = DatasetStore(str(tmp_path), DataLimits(1000, 100, 20, 10**6))
     sink = io.BytesIO()
     table = pa.table(
-        {"n": [f"{i % 7 + 1},100" for i in range(ROWS)], "d": [f"{i}w" for i in range(ROWS)]}
+        {
+            "n": [f"{i % 7 + 1},100" for i in range(ROWS)],
+            "d": [f"{i}w" for i in range(ROWS)],
+        }
     )
     pq.write_table(
-        table.append_column("m", [[*range(39), None]]).append_column("y", [[*LABELS[1:], None]]),
+        table.append_column("m", [[*range(39), None]]).append_column(
+            "y", [[*LABELS[1:], None]]
+        ),
         sink,
     )
     wrong = refused(few, sink.getvalue(), types={"n": "number", "d": "category"})
     places = ["/file/y", "/file/n", "/file/d"]
     assert [flaw.loc for flaw in wrong.flaws] == places
     report = {each["name"]: each for each in wrong.columns}
-    assert {f"/file/{name}" for name, each in report.items() if each["advice"]} == {*places}
+    assert {f"/file/{name}" for name, each in report.items() if each["advice"]} == {
+        *places
+    }
     assert [report[name]["missing"] for name in ("n", "d", "m", "y")] == [40, 0, 1, 1]
-    assert [report[name]["distinct"] for name in ("n", "d", "m", "y")] == [0, None, 39, 2]
+    assert [report[name]["distinct"] for name in ("n", "d", "m", "y")] == [
+        0,
+        None,
+        39,
+        2,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -349,20 +412,37 @@ def test_other_encodings_and_the_suggestion(store, encoding):
     with pytest.raises(Invalid, match=f"encoding={encoding}"):
         kept(store, io.BytesIO(content), ["y"])
     others = (
-        [content[2:], content.decode(encoding).encode("utf-16-be")] if encoding == "utf-16" else []
+        [content[2:], content.decode(encoding).encode("utf-16-be")]
+        if encoding == "utf-16"
+        else []
     )
     for sent in (content, *others):  # also without a mark of the order of bytes
         found = kept(store, io.BytesIO(sent), ["y"], encoding=encoding)
-        assert store.table(found.id).schema.features[1].categories == ("m\u00fcd", "wach")
-    assert refused(store, b"a,y\n1,0\n2", encoding="utf-16").flaws == (says("/encoding", "utf-16"),)
+        assert store.table(found.id).schema.features[1].categories == (
+            "m\u00fcd",
+            "wach",
+        )
+    assert refused(store, b"a,y\n1,0\n2", encoding="utf-16").flaws == (
+        says("/encoding", "utf-16"),
+    )
 
 
 def test_pandas_index_and_booleans_of_parquet(store):
-    columns = {"a": [1.5, 2.0] * 20, "w": ["u", "v", "v", "u"] * 10, "y": [True, False] * 20}
+    columns = {
+        "a": [1.5, 2.0] * 20,
+        "w": ["u", "v", "v", "u"] * 10,
+        "y": [True, False] * 20,
+    }
     table = pa.table(
-        columns | {"__index_level_0__": list(range(ROWS)), "day": pa.array([1] * ROWS, pa.date32())}
+        columns
+        | {
+            "__index_level_0__": list(range(ROWS)),
+            "day": pa.array([1] * ROWS, pa.date32()),
+        }
     )
-    metadata = {b"pandas": json.dumps({"index_columns": ["__index_level_0__"]}).encode()}
+    metadata = {
+        b"pandas": json.dumps({"index_columns": ["__index_level_0__"]}).encode()
+    }
     sink = io.BytesIO()
     pq.write_table(table.replace_schema_metadata(metadata), sink)
     found = kept(store, sink, ["y"], types={"day": "ignore"})
@@ -378,7 +458,10 @@ def test_numbers_of_another_form_are_missing_by_order_and_counted(store):
     advice = kept(store, io.BytesIO(content), ["y"]).warnings[0]
     assert '{"a": "number"} to leave it out' in advice
     found = kept(store, io.BytesIO(content), ["y"], types={"a": "number"})
-    assert (found.columns[1].missing, "'12%' is not a number" in found.warnings[0]) == (2, True)
+    assert (found.columns[1].missing, "'12%' is not a number" in found.warnings[0]) == (
+        2,
+        True,
+    )
     wrong = refused(store, content, "a", types={"a": "number"})
     assert wrong.flaws[0] == says("/file/a", "2 rows (12, 13)", "drop_unlabelled")
     assert "'12%' is not a number" in wrong.columns[-1]["advice"]
@@ -391,21 +474,34 @@ SPARE = ["Total,,", "#REF!,none,", "exported 2026-11-28,,", ",,"]
 @pytest.mark.parametrize("line", SPARE)
 def test_rows_that_are_left_out_decide_no_type(store, line, at):
     """The data set is that of the file without them, and rows of the file are still called as an editor shows them."""
-    lines = [f"{i % 17},{['none', 'mild'][i % 2]},{'uv'[i % 3 > 1]}" for i in range(ROWS)]
+    lines = [
+        f"{i % 17},{['none', 'mild'][i % 2]},{'uv'[i % 3 > 1]}" for i in range(ROWS)
+    ]
     plain = kept(store, io.BytesIO("\n".join(["age,pain,y", *lines]).encode()), ["y"])
     content = "\n".join(["age,pain,y", *lines[:at], line, *lines[at:]]).encode()
     found = kept(store, io.BytesIO(content), ["y"], drop_unlabelled=True)
-    assert (found.id, found.warnings) == (plain.id, ["rows without a label, which are left out: 1"])
+    assert (found.id, found.warnings) == (
+        plain.id,
+        ["rows without a label, which are left out: 1"],
+    )
     lines[30] = "1e999,none,u"
     odd = "\n".join(["age,pain,y", *lines[:at], line, *lines[at:]]).encode()
     wrong = refused(store, odd, drop_unlabelled=True, types={"age": "number"})
-    row = max(i for i, each in enumerate(odd.split(b"\n"), 1) if each.startswith(b"1e999"))
+    row = max(
+        i for i, each in enumerate(odd.split(b"\n"), 1) if each.startswith(b"1e999")
+    )
     assert wrong.flaws[0] == says("/file/age", f"row {row}")
 
 
-def test_rows_without_a_number_that_is_ordered_are_left_out_before_types_are_found(store):
-    content = csv(a=["Total", *numbers()[1:]], b=["12%", *(i % 5 for i in range(1, ROWS))])
-    found = kept(store, io.BytesIO(content), ["b"], types={"b": "number"}, drop_unlabelled=True)
+def test_rows_without_a_number_that_is_ordered_are_left_out_before_types_are_found(
+    store,
+):
+    content = csv(
+        a=["Total", *numbers()[1:]], b=["12%", *(i % 5 for i in range(1, ROWS))]
+    )
+    found = kept(
+        store, io.BytesIO(content), ["b"], types={"b": "number"}, drop_unlabelled=True
+    )
     assert (found.rows, kinds(found)["a"]) == (ROWS - 1, "numeric")
     assert found.warnings == ["rows without a label, which are left out: 1"]
 
@@ -414,7 +510,8 @@ def test_rows_without_a_number_that_is_ordered_are_left_out_before_types_are_fou
 def test_rows_of_a_class_are_left_out_by_order(store, written):
     labels = ["u", "v", "unknown", "v", "u"] * (ROWS // 5)
     content = csv(
-        a=["?!" if each == "unknown" else 7 + i % 3 for i, each in enumerate(labels)], b=labels
+        a=["?!" if each == "unknown" else 7 + i % 3 for i, each in enumerate(labels)],
+        b=labels,
     )
     rest = b"\n".join(line for line in content.split(b"\n") if b"unknown" not in line)
     found = kept(store, io.BytesIO(content), ["b"], drop_classes=[written, "never"])
@@ -430,7 +527,9 @@ def test_rows_of_a_class_are_left_out_by_order(store, written):
 def test_classes_that_are_left_out_may_be_integers(store):
     """However a file writes them; what is left is read by its own type."""
     answers = ["1.0", "0.0", "9.0", "1", "unknown"] * (ROWS // 5)
-    found = kept(store, io.BytesIO(csv(b=answers)), ["b"], drop_classes=["9", "unknown"])
+    found = kept(
+        store, io.BytesIO(csv(b=answers)), ["b"], drop_classes=["9", "unknown"]
+    )
     assert (found.classes, found.rows) == ((0, 1), 24)
     wrong = refused(store, csv(b=answers), "b", drop_classes=["9", "1", "0", "unknown"])
     assert wrong.flaws[0] == says("/file/b", "no row has a label", "left out")
@@ -445,7 +544,10 @@ def test_rows_that_repeat_the_header_are_left_out(store, repeated):
     lines = content.decode().split("\n")
     twice = "\n".join([*lines, repeated, *lines[1:], repeated]).encode()
     found = kept(store, io.BytesIO(twice), ["y"])
-    assert found.id == kept(store, io.BytesIO("\n".join([*lines, *lines[1:]]).encode()), ["y"]).id
+    assert (
+        found.id
+        == kept(store, io.BytesIO("\n".join([*lines, *lines[1:]]).encode()), ["y"]).id
+    )
     assert found.warnings == ["rows that repeat the header, which are left out: 2"]
     near = "\n".join([*lines, "x,b,other", "x,b,other"]).encode()
     assert "other" in kept(store, io.BytesIO(near), ["y"]).classes
@@ -463,7 +565,10 @@ NFC, NFD = "M\u00fcller", "Mu\u0308ller"
 @pytest.mark.parametrize("other", [NFD, f"{NFC}   ", f"\u00a0{NFD}", f"\ufeff{NFC}"])
 def test_text_is_normalised_in_labels_categories_and_names(store, other):
     """In each format; blanks are missing, as they are in CSV."""
-    words, blanks = [NFC, other, "B  ", ""] * 10, [None if i % 4 == 3 else "w" for i in range(ROWS)]
+    words, blanks = (
+        [NFC, other, "B  ", ""] * 10,
+        [None if i % 4 == 3 else "w" for i in range(ROWS)],
+    )
     columns = {
         "x": [1.5, 2.0, 2.0, 3.0] * 10,
         other: words,
@@ -490,15 +595,22 @@ def test_categories_that_look_alike_are_named(store, other):
     words = ["east", other, "west", "west"] * 10
     found = kept(store, io.BytesIO(csv(a=words)), ["y"])
     (about,) = found.warnings
-    assert all(part in about for part in ("east", repr(other), "'a'", '{"a": "category"}'))
-    assert kept(store, io.BytesIO(csv(a=words)), ["y"], types={"a": "category"}).warnings == []
+    assert all(
+        part in about for part in ("east", repr(other), "'a'", '{"a": "category"}')
+    )
+    assert (
+        kept(store, io.BytesIO(csv(a=words)), ["y"], types={"a": "category"}).warnings
+        == []
+    )
     label = kept(store, io.BytesIO(csv(a=words)), ["a"])
     assert len(label.classes) == 2
     assert "is read as" in label.warnings[0]
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-@pytest.mark.parametrize("first", ["sep=;", '"sep=;"', "SEP=;", "sep=;;;", "\ufeffsep=;"])
+@pytest.mark.parametrize(
+    "first", ["sep=;", '"sep=;"', "SEP=;", "sep=;;;", "\ufeffsep=;"]
+)
 @pytest.mark.parametrize("options", [{}, {"delimiter": ";"}, {"encoding": "utf-16"}])
 def test_the_line_of_excel_that_names_the_delimiter_is_read(store, end, first, options):
     content = csv(";", a=numbers()).decode()
@@ -536,7 +648,10 @@ def test_a_word_among_very_many_numbers_is_no_text_to_leave_out(store, word):
     found = kept(store, io.BytesIO(content), ["y"])
     assert 'types={"a": "number"}' in found.ignored["a"]
     ordered = kept(store, io.BytesIO(content), ["y"], types={"a": "number"})
-    assert (kinds(ordered)["a"], f"{word!r} is not a number" in ordered.warnings[0]) == (
+    assert (
+        kinds(ordered)["a"],
+        f"{word!r} is not a number" in ordered.warnings[0],
+    ) == (
         "numeric",
         True,
     )

@@ -29,9 +29,14 @@ def flaws(store, features, rows, labels):
 def test_same_as_an_upload(store):
     """The same values give the same arrays as an uploaded file, and the same data set when sent twice."""
     inline = add_inline(
-        store, ["a", "b"], [[1, "u"], [2.5, None], [None, "v"], [4, "u"]], ["x", "y", "y", "x"]
+        store,
+        ["a", "b"],
+        [[1, "u"], [2.5, None], [None, "v"], [4, "u"]],
+        ["x", "y", "y", "x"],
     )
-    upload = kept(store, io.BytesIO(b"a,b,label\n1,u,x\n2.5,,y\n,v,y\n4,u,x\n"), ["label"])
+    upload = kept(
+        store, io.BytesIO(b"a,b,label\n1,u,x\n2.5,,y\n,v,y\n4,u,x\n"), ["label"]
+    )
 
     assert inline == upload
     np.testing.assert_array_equal(
@@ -47,7 +52,10 @@ def test_same_as_an_upload(store):
             | st.floats(allow_nan=False, allow_infinity=False)
             | st.integers(-(10**20), 10**20),
             st.none()
-            | st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), max_size=5),
+            | st.text(
+                st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]),
+                max_size=5,
+            ),
             st.sampled_from(["ü", "u", "NA"]),
         ),
         min_size=1,
@@ -57,10 +65,14 @@ def test_same_as_an_upload(store):
 def test_round_trip(tmp_path_factory, rows):
     """Strings are taken in their normal form; null is missing, and so is a blank one."""
     rows = [*rows, *rows, (1, "w", "x"), (2, "w", "x")]
-    store = DatasetStore(str(tmp_path_factory.mktemp("any")), DataLimits(1000, 100, 100, 10**6))
+    store = DatasetStore(
+        str(tmp_path_factory.mktemp("any")), DataLimits(1000, 100, 100, 10**6)
+    )
 
     found = store.table(
-        add_inline(store, ["a", "b"], [row[:2] for row in rows], [row[2] for row in rows]).id
+        add_inline(
+            store, ["a", "b"], [row[:2] for row in rows], [row[2] for row in rows]
+        ).id
     )
 
     expected, _ = found.schema.encode([list(row[:2]) for row in rows])
@@ -80,7 +92,10 @@ def test_round_trip(tmp_path_factory, rows):
         (
             [[[], "u"], [{}, "v"]],
             [0, 1],
-            [says(f"/rows/{i}/0", "numbers, strings, booleans or null") for i in (0, 1)],
+            [
+                says(f"/rows/{i}/0", "numbers, strings, booleans or null")
+                for i in (0, 1)
+            ],
         ),
         (
             [[1, "u"], [float("inf"), "v"]] * 2,
@@ -101,7 +116,11 @@ def test_round_trip(tmp_path_factory, rows):
             [[" "], ["q", 1]],
             [says(f"/labels/{i}/{i}", "string", "200") for i in (0, 1)],
         ),
-        ([[1, "u"], [2, "v"]], [["p"], ["p"]], [says("/labels", "'p'", "1", "every row")]),
+        (
+            [[1, "u"], [2, "v"]],
+            [["p"], ["p"]],
+            [says("/labels", "'p'", "1", "every row")],
+        ),
         ([[1, "u"], [2, "v"]], [[], []], [says("/labels", "label")]),
     ],
 )
@@ -124,7 +143,8 @@ def test_feature_names(store, features, expected):
 
 def test_limits(tmp_path):
     store = DatasetStore(
-        str(tmp_path), DataLimits(max_rows=4, max_columns=3, max_categories=5, max_upload_bytes=100)
+        str(tmp_path),
+        DataLimits(max_rows=4, max_columns=3, max_categories=5, max_upload_bytes=100),
     )
     for features, rows, labels in [
         (["a"], [[1]] * 5, [0, 1, 0, 1, 0]),

@@ -57,7 +57,11 @@ def slow(tmp_path):
 def reader_of_this_process():
     """The process that reads an upload now, or None."""
     return next(
-        (psutil.Process(child.pid) for child in multiprocessing.active_children() if child.pid),
+        (
+            psutil.Process(child.pid)
+            for child in multiprocessing.active_children()
+            if child.pid
+        ),
         None,
     )
 
@@ -69,7 +73,11 @@ def test_the_same_as_in_this_process(store, form):
         "csv": CSV,
         "gzip": gzip.compress(CSV),
         "parquet": hostile.written(
-            {"a": pa.array([1, 2, None, 4]), "b": pa.array(["u", "v", "u", None]), "y": y}
+            {
+                "a": pa.array([1, 2, None, 4]),
+                "b": pa.array(["u", "v", "u", None]),
+                "y": y,
+            }
         ),
     }[form]
 
@@ -82,8 +90,14 @@ def test_the_same_as_in_this_process(store, form):
 @pytest.mark.parametrize(
     ("content", "error"),
     [
-        (b"a,y\n1,0\ninf,1\n2,0\n3,1\n", Invalid("inf", [says("/file/a", "'a'", "row 3", "inf")])),
-        (b"a,y\n" * 10 * MB, TooLarge("41,943,040 bytes; an upload may have at most 32,000,000")),
+        (
+            b"a,y\n1,0\ninf,1\n2,0\n3,1\n",
+            Invalid("inf", [says("/file/a", "'a'", "row 3", "inf")]),
+        ),
+        (
+            b"a,y\n" * 10 * MB,
+            TooLarge("41,943,040 bytes; an upload may have at most 32,000,000"),
+        ),
     ],
 )
 def test_the_same_errors(store, content, error):
@@ -103,7 +117,9 @@ def test_a_file_that_declares_less_than_it_unpacks_to(tmp_path, millions):
     store = reads(tmp_path, reader_bytes=100 * MB)
     before = psutil.Process().memory_info().rss
 
-    with pytest.raises(Invalid, match="needs more than the 100 MB of memory allowed") as caught:
+    with pytest.raises(
+        Invalid, match="needs more than the 100 MB of memory allowed"
+    ) as caught:
         upload(store, content)
 
     assert caught.value.flaws[0].loc == "/file"
@@ -116,13 +132,21 @@ def test_a_file_that_declares_less_than_it_unpacks_to(tmp_path, millions):
 @pytest.mark.thorough
 def test_metadata_that_lies(tmp_path_factory, data):
     """Numbers of the metadata replaced by any others: a data set or a refusal, in bounded time."""
-    columns = {"a": np.arange(300) % 7 / 2, "b": ["u", "v", "w"] * 100, "y": [0, 1, 0] * 100}
+    columns = {
+        "a": np.arange(300) % 7 / 2,
+        "b": ["u", "v", "w"] * 100,
+        "y": [0, 1, 0] * 100,
+    }
     content = bytearray(
-        hostile.written(columns, compression=data.draw(st.sampled_from(["none", "zstd", "snappy"])))
+        hostile.written(
+            columns, compression=data.draw(st.sampled_from(["none", "zstd", "snappy"]))
+        )
     )
     footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
     for _ in range(data.draw(st.integers(1, 4))):
-        place = data.draw(st.integers(footer if data.draw(st.booleans()) else 4, len(content) - 1))
+        place = data.draw(
+            st.integers(footer if data.draw(st.booleans()) else 4, len(content) - 1)
+        )
         content[place : place + 4] = data.draw(st.binary(min_size=1, max_size=4))
     store = DatasetStore(
         str(tmp_path_factory.mktemp("any")),
@@ -154,7 +178,9 @@ def test_it_ends_with_the_request(tmp_path):
     assert not multiprocessing.active_children()
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGTERM]
+)
 def test_a_reader_that_crashes(tmp_path, number):
     """The service logs it, answers, and reads the next file."""
     store = reads(tmp_path)
@@ -214,7 +240,9 @@ def test_a_reader_dies_with_the_service(tmp_path):
     service = subprocess.Popen([sys.executable, str(script)])
     parents = psutil.Process(service.pid)
     deadline = time.monotonic() + 60
-    while not (below := [one for child in parents.children() for one in child.children()]):
+    while not (
+        below := [one for child in parents.children() for one in child.children()]
+    ):
         assert time.monotonic() < deadline
         time.sleep(0.02)
     service.kill()

@@ -9,7 +9,16 @@ from itertools import product
 
 import pytest
 
-from app.tables.notations import BOOLEAN, COMMA, ISO, POINT, candidates, check, reader, shown
+from app.tables.notations import (
+    BOOLEAN,
+    COMMA,
+    ISO,
+    POINT,
+    candidates,
+    check,
+    reader,
+    shown,
+)
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -23,7 +32,10 @@ def written(number: Decimal, group: str, mark: str, pattern: str) -> str:
 
 @pytest.mark.parametrize(
     ("base", "mark", "groups"),
-    [(POINT, ".", (",", "'", " ", "\u202f", "")), (COMMA, ",", (".", "\u2019", "\u00a0", ""))],
+    [
+        (POINT, ".", (",", "'", " ", "\u202f", "")),
+        (COMMA, ",", (".", "\u2019", "\u00a0", "")),
+    ],
 )
 def test_amounts_are_read_to_the_last_bit(base, mark, groups):
     digits = (
@@ -79,7 +91,11 @@ def test_what_is_no_amount_is_not_read():
 
 
 def test_a_percent_sign_is_never_guessed():
-    assert (reader(f"{POINT} %")("12"), reader(POINT)("12 %"), reader(f"{POINT} €")("12")) == (
+    assert (
+        reader(f"{POINT} %")("12"),
+        reader(POINT)("12 %"),
+        reader(f"{POINT} €")("12"),
+    ) == (
         None,
         None,
         12,
@@ -90,14 +106,34 @@ def test_a_percent_sign_is_never_guessed():
     ("word", "form", "moment"),
     [
         ("1969-12-31", ISO, datetime(1969, 12, 31, tzinfo=UTC)),
-        ("2026-03-04 05:06:07.000001", ISO, datetime(2026, 3, 4, 5, 6, 7, 1, tzinfo=UTC)),
+        (
+            "2026-03-04 05:06:07.000001",
+            ISO,
+            datetime(2026, 3, 4, 5, 6, 7, 1, tzinfo=UTC),
+        ),
         ("2026-03-04T05:06+05:30", ISO, datetime(2026, 3, 3, 23, 36, tzinfo=UTC)),
         ("2026-03-04 05:06:07+00", ISO, datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)),
-        ("2026-03-04 05:06:07.5-0130", ISO, datetime(2026, 3, 4, 6, 36, 7, 500_000, tzinfo=UTC)),
+        (
+            "2026-03-04 05:06:07.5-0130",
+            ISO,
+            datetime(2026, 3, 4, 6, 36, 7, 500_000, tzinfo=UTC),
+        ),
         ("2026-03-04 05:06:07 UTC", ISO, datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)),
-        ("2026-03-04 05:06:07.000 +0100", ISO, datetime(2026, 3, 4, 4, 6, 7, tzinfo=UTC)),
-        ("2026-03-04 05:06:07.0000000 -08:00", ISO, datetime(2026, 3, 4, 13, 6, 7, tzinfo=UTC)),
-        ("1890-03-04 05:06:07+00:53:28", ISO, datetime(1890, 3, 4, 4, 12, 39, tzinfo=UTC)),
+        (
+            "2026-03-04 05:06:07.000 +0100",
+            ISO,
+            datetime(2026, 3, 4, 4, 6, 7, tzinfo=UTC),
+        ),
+        (
+            "2026-03-04 05:06:07.0000000 -08:00",
+            ISO,
+            datetime(2026, 3, 4, 13, 6, 7, tzinfo=UTC),
+        ),
+        (
+            "1890-03-04 05:06:07+00:53:28",
+            ISO,
+            datetime(1890, 3, 4, 4, 12, 39, tzinfo=UTC),
+        ),
         ("9999-12-31 23:59:59", ISO, datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)),
         ("0001-01-01", ISO, datetime(1, 1, 1, tzinfo=UTC)),
         (
@@ -110,8 +146,16 @@ def test_a_percent_sign_is_never_guessed():
             "date:%m/%d/%Y %I:%M %p",
             datetime(2026, 3, 14, 14, 5, tzinfo=UTC),
         ),
-        ("4.3.2026 05:06", "date:%d.%m.%Y %H:%M", datetime(2026, 3, 4, 5, 6, tzinfo=UTC)),
-        ("3/14/2026 2:05 PM", "date:%m/%d/%Y %I:%M %p", datetime(2026, 3, 14, 14, 5, tzinfo=UTC)),
+        (
+            "4.3.2026 05:06",
+            "date:%d.%m.%Y %H:%M",
+            datetime(2026, 3, 4, 5, 6, tzinfo=UTC),
+        ),
+        (
+            "3/14/2026 2:05 PM",
+            "date:%m/%d/%Y %I:%M %p",
+            datetime(2026, 3, 14, 14, 5, tzinfo=UTC),
+        ),
     ],
 )
 def test_moments_are_days_since_1970(word, form, moment):
@@ -125,8 +169,21 @@ def test_moments_are_days_since_1970(word, form, moment):
 @pytest.mark.parametrize(
     "word",
     [
-        *("2026-02-30", "2026-1-5", "20260105", "31.12.26", "1.1.2026x", "2026-01-01T25:00", "NA"),
-        *("2026-01-01 12:00+25", "2026-01-01 12:00 +01:75", "2026-01-01 12:00 CET", "2026-01-01 Z"),
+        *(
+            "2026-02-30",
+            "2026-1-5",
+            "20260105",
+            "31.12.26",
+            "1.1.2026x",
+            "2026-01-01T25:00",
+            "NA",
+        ),
+        *(
+            "2026-01-01 12:00+25",
+            "2026-01-01 12:00 +01:75",
+            "2026-01-01 12:00 CET",
+            "2026-01-01 Z",
+        ),
     ],
 )
 def test_what_is_no_moment_has_no_form_of_one(word):
@@ -136,10 +193,16 @@ def test_what_is_no_moment_has_no_form_of_one(word):
 def test_a_zone_that_a_pattern_names_is_read_in_each_word():
     read = reader("date:%d.%m.%Y %H:%M+01")
     assert read("14.03.2026 13:00+01") == read("14.03.2026 14:00 +02:00") == 20526.5
-    assert (read("14.03.2026 12:00"), read("14.03.2026"), reader(ISO)("")) == (20526.5, None, None)
+    assert (read("14.03.2026 12:00"), read("14.03.2026"), reader(ISO)("")) == (
+        20526.5,
+        None,
+        None,
+    )
 
 
-@pytest.mark.parametrize("number", [1e9, -1e9, 2932897.0, 1e300, float("inf"), float("nan")])
+@pytest.mark.parametrize(
+    "number", [1e9, -1e9, 2932897.0, 1e300, float("inf"), float("nan")]
+)
 def test_what_cannot_be_shown_as_a_date_is_shown_as_a_number(number):
     assert shown(number, ISO) == f"{number:.12g}"
 
@@ -152,12 +215,20 @@ def test_booleans_are_read_in_any_case_and_never_among_other_numbers():
     ]
     words = ["True", "tRUE", "1", "1.0", "FALSE", "false", "0", "2", "yes", ""]
     assert list(map(reader(BOOLEAN), words)) == [1, 1, 1, 1, 0, 0, 0, None, None, None]
-    assert [shown(number, BOOLEAN) for number in (1, 0, 0.5)] == ["true", "false", "0.5"]
+    assert [shown(number, BOOLEAN) for number in (1, 0, 0.5)] == [
+        "true",
+        "false",
+        "0.5",
+    ]
 
 
 def test_forms_that_a_column_left_open_read_what_they_agree_on():
     read = reader(f"{POINT} €|{COMMA} €")
-    assert [read(word) for word in ("12 €", "1.259,10 €", "1,259.10")] == [12, 1259.1, 1259.1]
+    assert [read(word) for word in ("12 €", "1.259,10 €", "1,259.10")] == [
+        12,
+        1259.1,
+        1259.1,
+    ]
     assert [read(word) for word in ("1.200 €", "x")] == [None, None]
 
 

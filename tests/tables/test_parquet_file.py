@@ -70,11 +70,17 @@ def test_types(store):
 @pytest.mark.parametrize("label", [Y, Y.cast(pa.float64())], ids=["int", "float"])
 def test_same_as_csv(store, label):
     """The same table has the same id, whatever it comes in."""
-    columns = {"a": pa.array([1.5, None, 3, 4]), "b": pa.array(["u", "v", None, "u"]), "y": label}
+    columns = {
+        "a": pa.array([1.5, None, 3, 4]),
+        "b": pa.array(["u", "v", None, "u"]),
+        "y": label,
+    }
 
     found = kept(store, parquet(columns, row_group_size=3), ["y"])
 
-    assert found == kept(store, io.BytesIO(b"a,b,y\n1.5,u,0\n,v,1\n3,,0\n4,u,1\n"), ["y"])
+    assert found == kept(
+        store, io.BytesIO(b"a,b,y\n1.5,u,0\n,v,1\n3,,0\n4,u,1\n"), ["y"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -95,16 +101,27 @@ def test_columns_of_other_types_are_left_out(store, column):
 
 
 @pytest.mark.parametrize(
-    "kind", [pa.date32(), pa.timestamp("ns"), pa.timestamp("s", "Europe/Berlin")], ids=str
+    "kind",
+    [pa.date32(), pa.timestamp("ns"), pa.timestamp("s", "Europe/Berlin")],
+    ids=str,
 )
 def test_moments_are_days(store, kind):
-    moment = pa.array([dt.datetime(2026, 1, 1, 18, tzinfo=dt.UTC)] * 4).cast(kind, safe=False)
+    moment = pa.array([dt.datetime(2026, 1, 1, 18, tzinfo=dt.UTC)] * 4).cast(
+        kind, safe=False
+    )
     found = kept(store, parquet({"a": moment, "y": Y}), ["y"])
     assert found.columns[0].form == "date"
     assert store.table(found.id).X[0, 0] == 20454 + 0.75 * (kind != pa.date32())
 
 
-FAR = ["0001-01-01", "1600-02-29", "1969-12-31", "2262-04-12", "2300-01-01", "9999-12-31"]
+FAR = [
+    "0001-01-01",
+    "1600-02-29",
+    "1969-12-31",
+    "2262-04-12",
+    "2300-01-01",
+    "9999-12-31",
+]
 
 
 @pytest.mark.parametrize(
@@ -122,9 +139,13 @@ FAR = ["0001-01-01", "1600-02-29", "1969-12-31", "2262-04-12", "2300-01-01", "99
 def test_dates_of_all_years_are_those_of_csv(store, kind, time):
     """As text is read, to the last bit; INT96, too, which nanoseconds in 64 bits cannot hold."""
     words = [f"{day}{time}" for day in FAR]
-    moments = pa.array(map(dt.datetime.fromisoformat, words), pa.timestamp("us")).cast(kind)
+    moments = pa.array(map(dt.datetime.fromisoformat, words), pa.timestamp("us")).cast(
+        kind
+    )
     rows = "".join(f"{word},{i % 2}\n" for i, word in enumerate(words))
-    expected = kept(store, io.BytesIO(f"a,y\n{rows}".encode()), ["y"], types={"a": "date"})
+    expected = kept(
+        store, io.BytesIO(f"a,y\n{rows}".encode()), ["y"], types={"a": "date"}
+    )
     for is_int96 in {False, kind != pa.date32()}:
         columns = {"a": moments, "y": [i % 2 for i in range(len(FAR))]}
         content = parquet(columns, use_deprecated_int96_timestamps=is_int96)
@@ -143,7 +164,9 @@ def test_booleans_are_those_of_csv(store):
     expected = kept(store, parquet({"a": [True, False, None, True], "y": Y}), ["y"])
     assert expected.columns[0].examples == ("false", "true")
     for words in (("True", "False", "", "True"), ("TRUE", "false", "NA", "true")):
-        rows = "".join(f"{word},{label}\n" for word, label in zip(words, Y.tolist(), strict=True))
+        rows = "".join(
+            f"{word},{label}\n" for word, label in zip(words, Y.tolist(), strict=True)
+        )
         assert kept(store, io.BytesIO(f"a,y\n{rows}".encode()), ["y"]).id == expected.id
     content = b"a,y\nTrue,0\nFalse,1\nunknown,0\nTrue,1\n"
     found = kept(store, io.BytesIO(content), ["y"])
@@ -157,7 +180,9 @@ def test_problems(store):
         return list(caught.value.flaws)
 
     assert flaws({"a": Y[:0], "y": Y[:0]}) == [says("/file", "rows")]
-    assert flaws({"a": pa.nulls(4), "y": Y})[0] == says("/file/a", "'a'", "missing", "every row")
+    assert flaws({"a": pa.nulls(4), "y": Y})[0] == says(
+        "/file/a", "'a'", "missing", "every row"
+    )
     assert flaws({"a": pa.array([1, 2, float("inf"), 4]), "y": Y}) == [
         says("/file/a", "'a'", "row 3", "inf")
     ]
@@ -187,7 +212,9 @@ def test_refused_by_metadata(tmp_path):
 
 
 def test_text_that_is_not_utf8_is_refused(store):
-    content = parquet({"a": ["uuuu", "vvvv"] * 2, "y": Y}, compression="none").getvalue()
+    content = parquet(
+        {"a": ["uuuu", "vvvv"] * 2, "y": Y}, compression="none"
+    ).getvalue()
     with pytest.raises(Invalid):
         kept(store, io.BytesIO(content.replace(b"uuuu", b"u\x80uu")), ["y"])
 
@@ -202,7 +229,10 @@ def test_a_type_that_arrow_lacks_leaves_out_its_column_alone(store, kind):
 
     found = kept(store, sink, ["y"])
 
-    assert (store.table(found.id).schema.names, list(found.ignored)) == (("a",), ["huge"])
+    assert (store.table(found.id).schema.names, list(found.ignored)) == (
+        ("a",),
+        ["huge"],
+    )
     assert "the type of 'huge' is not supported" in found.ignored["huge"]
     with pytest.raises(Invalid) as caught:
         kept(store, sink, ["y"], types={"huge": "number"})

@@ -44,7 +44,10 @@ def test_same_upload_is_the_same_data_set(store):
 
 def test_a_name_refers_to_what_was_uploaded_last_under_it(store):
     """The same content under two names is one data set; the names of one that is removed refer to nothing."""
-    first, second = add(store, name="ward"), add(store, CSV.replace(b"4,", b"5,"), name="ward")
+    first, second = (
+        add(store, name="ward"),
+        add(store, CSV.replace(b"4,", b"5,"), name="ward"),
+    )
     assert store.resolve("ward") == second.id
     assert add(store, name="ward").id == first.id == store.resolve("ward")
     assert add(store, name="clinic").name == "clinic"
@@ -58,7 +61,13 @@ def test_a_name_refers_to_what_was_uploaded_last_under_it(store):
 
 @pytest.mark.parametrize(
     "dataset_id",
-    ["ds_0123456789abcdef", "..", "", "ds_0123456789abcdef/../x", "ds_0123456789ABCDEF"],
+    [
+        "ds_0123456789abcdef",
+        "..",
+        "",
+        "ds_0123456789abcdef/../x",
+        "ds_0123456789ABCDEF",
+    ],
 )
 def test_absent(store, dataset_id):
     for method in (store.find, store.table, store.remove):
@@ -84,7 +93,9 @@ def test_damaged_record(store, tmp_path, damage):
     path.write_bytes(damage(path.read_bytes()))
 
     for ask in (store.find, store.table):
-        with pytest.raises(Damaged, match=f"the record of {dataset.id} .*upload it again"):
+        with pytest.raises(
+            Damaged, match=f"the record of {dataset.id} .*upload it again"
+        ):
             ask(dataset.id)
     assert store.page(10) == ([other], None)
     store.remove(dataset.id)
@@ -120,14 +131,18 @@ def test_of_a_wide_data_set_the_answer_has_every_column_and_the_record_the_first
 @pytest.mark.parametrize("inline", [True, False])
 def test_the_vocabulary_is_bounded(tmp_path, words, characters, inline):
     """Of all columns together, by number and by length; of all forms of data."""
-    bounds = DataLimits(1000, 100, 50, 10**6, max_words=words, max_characters=characters)
+    bounds = DataLimits(
+        1000, 100, 50, 10**6, max_words=words, max_characters=characters
+    )
     store = DatasetStore(str(tmp_path), bounds)
 
     def add_columns(count):
         rows = [[f"w{i}c{j}" for j in range(count)] for i in range(10)]
         if inline:
             names = [f"c{j}" for j in range(count)]
-            return store.keep(store.draft_inline(names, rows, [i % 2 for i in range(10)]))
+            return store.keep(
+                store.draft_inline(names, rows, [i % 2 for i in range(10)])
+            )
         lines = [",".join([*row, str(i % 2)]) for i, row in enumerate(rows)]
         header = ",".join([*(f"c{j}" for j in range(count)), "y"])
         return kept(store, io.BytesIO("\n".join([header, *lines]).encode()), ["y"])
@@ -137,15 +152,22 @@ def test_the_vocabulary_is_bounded(tmp_path, words, characters, inline):
         add_columns(4)
 
 
-@pytest.mark.parametrize("column", [["1.5", "", "-2.5", "0", "1e300"], ["u", "", "v", "u", "w"]])
+@pytest.mark.parametrize(
+    "column", [["1.5", "", "-2.5", "0", "1e300"], ["u", "", "v", "u", "w"]]
+)
 def test_identity_knows_no_batches(tmp_path, limits, monkeypatch, column):
     """However a file is cut, its table is the same; it changes with any value, also a missing one."""
-    content = "a,b,y\n" + "".join(f"{value},{i},{i % 2}\n" for i, value in enumerate(column * 4))
+    content = "a,b,y\n" + "".join(
+        f"{value},{i},{i % 2}\n" for i, value in enumerate(column * 4)
+    )
     store = DatasetStore(str(tmp_path), limits)
     whole = kept(store, io.BytesIO(content.encode()), ["y"])
     monkeypatch.setattr(csv_text, "_BLOCK", 24)
     assert kept(store, io.BytesIO(content.encode()), ["y"]) == whole
-    assert kept(store, io.BytesIO(content.replace("\n,", "\n7,", 1).encode()), ["y"]).id != whole.id
+    assert (
+        kept(store, io.BytesIO(content.replace("\n,", "\n7,", 1).encode()), ["y"]).id
+        != whole.id
+    )
 
 
 def test_places_count_on_over_batches(store, monkeypatch):
@@ -169,7 +191,9 @@ def test_many_row_groups(tmp_path, limits, monkeypatch):
     words = ["u", "v", "w", None, "x", "a"] * 5
     rows = [[i, words[i]] for i in range(30)]
     store = DatasetStore(str(tmp_path), limits)
-    dataset = store.keep(store.draft_inline(["a", "b"], rows, [i % 2 for i in range(30)]))
+    dataset = store.keep(
+        store.draft_inline(["a", "b"], rows, [i % 2 for i in range(30)])
+    )
 
     found = store.table(dataset.id)
 
@@ -227,12 +251,16 @@ def test_a_harmed_table_is_never_learnt_from(storage_url, limits):
     assert len(store.table(added(store).id).y) == 4
 
 
-def test_what_another_version_left_half_written_is_reported_until_it_is_removed(bucket, limits):
+def test_what_another_version_left_half_written_is_reported_until_it_is_removed(
+    bucket, limits
+):
     storage_url = f"{bucket}/datasets"
     store = DatasetStore(storage_url, limits)
     dataset = added(store)
     store.remove(dataset.id)
-    (Remote(storage_url) / dataset.id / "data.parquet").write_bytes(b"of another version")
+    (Remote(storage_url) / dataset.id / "data.parquet").write_bytes(
+        b"of another version"
+    )
 
     with pytest.raises(Conflict, match="try again later"):
         added(store)

@@ -48,7 +48,9 @@ def stall(
         stores.database.close()
 
 
-def trained(_ports: object, job: Job) -> tuple[Card, LogisticRegression, Holdout, list[str]]:
+def trained(
+    _ports: object, job: Job
+) -> tuple[Card, LogisticRegression, Holdout, list[str]]:
     """In place of the training, which takes long and is not what is stopped."""
     return make_card(job.spec["model"], job=job.id), make_estimator(), HOLDOUT, []
 
@@ -86,7 +88,9 @@ def _stop_at(at: int, *, in_transactions: bool) -> None:
     Database.writing = stepping  # type: ignore[method-assign]
 
 
-def _stepping(function: Callable[..., Any], step: Callable[[], None]) -> Callable[..., Any]:
+def _stepping(
+    function: Callable[..., Any], step: Callable[[], None]
+) -> Callable[..., Any]:
     def call(*arguments: Any, **named: Any) -> Any:
         step()
         return function(*arguments, **named)

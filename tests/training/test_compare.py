@@ -38,9 +38,19 @@ def compared(monkeypatch, *ways, with_logistic=True):
     X = np.array([row[:2] for row in data["rows"]])
     y = np.array([label == "ill" for label in data["labels"]]).astype(int)
     schema = Schema((Feature("age", "number"), Feature("pulse", "number")))
-    table = Table(schema=schema, X=X, y=y, classes=("healthy", "ill"), labels=("label",), digest="")
+    table = Table(
+        schema=schema,
+        X=X,
+        y=y,
+        classes=("healthy", "ill"),
+        labels=("label",),
+        digest="",
+    )
     learners = [
-        {"kind": "logistic", "parameters": catalogue.resolve({"kind": "logistic"}).parameters}
+        {
+            "kind": "logistic",
+            "parameters": catalogue.resolve({"kind": "logistic"}).parameters,
+        }
     ] * with_logistic
     Stub.fits = 0
     for i, way in enumerate(ways):
@@ -131,5 +141,6 @@ def test_one_action_for_all_closes_the_table(monkeypatch):
     assert last["benefit"] == result["same_for_all"]["benefit"]
     assert any("no model is worth using" in warning for warning in result["warnings"])
     assert not any(
-        "no model is worth using" in warning for warning in compared(monkeypatch)["warnings"]
+        "no model is worth using" in warning
+        for warning in compared(monkeypatch)["warnings"]
     )

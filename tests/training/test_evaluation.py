@@ -23,7 +23,9 @@ from tests.training.test_warnings import table_of
 
 
 def spec_of(**changes):
-    return TrainSpec(model="m", learner=LearnerSpec(kind="logistic"), dataset="ds", **changes)
+    return TrainSpec(
+        model="m", learner=LearnerSpec(kind="logistic"), dataset="ds", **changes
+    )
 
 
 @pytest.mark.parametrize("part", [0.05, 0.1, 0.25, 0.34, 0.45, 0.6])
@@ -43,9 +45,13 @@ def test_each_row_is_predicted_by_a_model_of_other_rows_of_all_classes(counts, p
             learned.append(rows)
 
         def posterior(self, X):
-            return np.array([[float(row.tobytes() in self.seen)] * len(counts) for row in X])
+            return np.array(
+                [[float(row.tobytes() in self.seen)] * len(counts) for row in X]
+            )
 
-    held = Holdout(Marking(split.train).posterior(table.X[split.holdout]), table.y[split.holdout])
+    held = Holdout(
+        Marking(split.train).posterior(table.X[split.holdout]), table.y[split.holdout]
+    )
     found = cross_validated(held, spec, table, split, folds, Marking)
     assert 2 <= folds <= 10
     assert len(learned) <= folds
@@ -60,7 +66,9 @@ def test_each_row_is_predicted_by_a_model_of_other_rows_of_all_classes(counts, p
 )  # fmt: skip
 def test_the_folds_have_about_the_size_of_the_hold_out(changes, expected):
     table, spec = table_of([60, 60]), spec_of(**changes)
-    assert number_of_folds(spec, table, split_rows(table.y, spec.holdout, 0)) == expected
+    assert (
+        number_of_folds(spec, table, split_rows(table.y, spec.holdout, 0)) == expected
+    )
 
 
 @pytest.mark.parametrize(
@@ -83,8 +91,13 @@ def test_the_card_states_the_rows_of_its_figures(service, rows, changes, expecte
     assert card["metrics"].get("rows") == (expected and expected["rows"])
     if expected:
         report = service.post(f"/models/held:{version}/benefit", json=asked).json()
-        assert (report["rows"], report["evaluation"]) == (expected["rows"], expected["method"])
-        assert card["metrics"]["benefit"] == pytest.approx(report["expected_benefit"]["benefit"])
+        assert (report["rows"], report["evaluation"]) == (
+            expected["rows"],
+            expected["method"],
+        )
+        assert card["metrics"]["benefit"] == pytest.approx(
+            report["expected_benefit"]["benefit"]
+        )
 
 
 def test_a_learner_with_seconds_shares_them_among_the_folds():
@@ -140,9 +153,9 @@ def test_a_label_that_first_occurs_in_the_rows_held_out_is_learned_by_a_refit(ch
     """Which fits nothing for the calibration, that stays."""
     X, Y = drawn(300)
     Y[:200, 1] = 0
-    model = MultilabelLogistic(chain=chain, categorical_features=[3], random_state=0).fit(
-        X[:200], Y[:200]
-    )
+    model = MultilabelLogistic(
+        chain=chain, categorical_features=[3], random_state=0
+    ).fit(X[:200], Y[:200])
     assert np.ptp(model.posterior(X)[:, 1]) == pytest.approx(0.0, abs=1e-12)
     stages: list[str] = []
     with listen(lambda _, stage: stages.append(stage)):
@@ -155,7 +168,9 @@ def test_a_label_that_first_occurs_in_the_rows_held_out_is_learned_by_a_refit(ch
     alone = logistic.Logistic(
         calibration="none", numeric_transform=shape, categorical_features=[3]
     ).fit(X, Y[:, 1])
-    np.testing.assert_allclose(model.posterior(X)[:, 1], alone.posterior(X)[:, 1], atol=1e-9)
+    np.testing.assert_allclose(
+        model.posterior(X)[:, 1], alone.posterior(X)[:, 1], atol=1e-9
+    )
 
 
 def test_what_is_reported_is_that_of_the_rows_held_out(service):
@@ -186,6 +201,9 @@ def test_what_is_reported_is_that_of_the_rows_held_out(service):
             answers,
             sum(card["class_priors"].values()),
         )
-    assert [found[refit][0] for refit in (True, False)] == [[520, 130, True], [390, 130, False]]
+    assert [found[refit][0] for refit in (True, False)] == [
+        [520, 130, True],
+        [390, 130, False],
+    ]
     assert found[True][1:3] == found[False][1:3]
     assert found[True][3] != found[False][3]

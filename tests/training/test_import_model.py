@@ -40,7 +40,9 @@ def answers(order, n=300, seed=0):
     """Codes, and probabilities in the order of `NAMES` of a model whose columns were named in this order."""
     rng = np.random.default_rng(seed)
     y = rng.choice(
-        len(order), n, p=np.arange(1, len(order) + 1)[::-1] / np.arange(1, len(order) + 1).sum()
+        len(order),
+        n,
+        p=np.arange(1, len(order) + 1)[::-1] / np.arange(1, len(order) + 1).sum(),
     )
     Z = rng.normal(size=(n, len(order))) + 2 * np.eye(len(order))[y]
     P = np.exp(Z)
@@ -49,7 +51,9 @@ def answers(order, n=300, seed=0):
     return P[:, named], y
 
 
-@pytest.mark.parametrize("order", [["b", "a"], ["b", "a", "c"], ["c", "a", "b"], ["b", "c", "a"]])
+@pytest.mark.parametrize(
+    "order", [["b", "a"], ["b", "a", "c"], ["c", "a", "b"], ["b", "c", "a"]]
+)
 def test_another_order_is_refused(order):
     P, y = answers(order)
     names = NAMES[: len(order)]

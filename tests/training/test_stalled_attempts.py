@@ -29,10 +29,15 @@ STEPS = 200  # more than there are; the loop ends where the process did not stop
 context = get_context("forkserver")
 
 
-@pytest.fixture(params=["folder and SQLite", "folder and PostgreSQL", "bucket and PostgreSQL"])
+@pytest.fixture(
+    params=["folder and SQLite", "folder and PostgreSQL", "bucket and PostgreSQL"]
+)
 def settings(request, tmp_path):
     """A bucket with SQLite has the steps of a bucket and the transactions of SQLite, each of which is here once."""
-    models, database_url = str(tmp_path / "models"), f"sqlite:///{tmp_path / 'payoff.db'}"
+    models, database_url = (
+        str(tmp_path / "models"),
+        f"sqlite:///{tmp_path / 'payoff.db'}",
+    )
     if "bucket" in request.param:
         models = f"{request.getfixturevalue('bucket')}/models"
     if "PostgreSQL" in request.param:
@@ -73,7 +78,10 @@ def stopped(settings, stores):
         process.start()
         processes.append(process)
         eventually(
-            lambda: process.exitcode is not None or status_of(process) == psutil.STATUS_STOPPED
+            lambda: (
+                process.exitcode is not None
+                or status_of(process) == psutil.STATUS_STOPPED
+            )
         )
         if process.exitcode is None:
             return process
@@ -107,10 +115,14 @@ def go_on(process):
 def lose(stores):
     """The lease of whoever works on a job runs out; nobody takes a row that a stopped process has locked."""
     free = (
-        select(JOBS.c.seq).where(JOBS.c.status == Status.RUNNING).with_for_update(skip_locked=True)
+        select(JOBS.c.seq)
+        .where(JOBS.c.status == Status.RUNNING)
+        .with_for_update(skip_locked=True)
     )
     with stores.database.writing() as connection:
-        connection.execute(update(JOBS).where(JOBS.c.seq.in_(free)).values(lease_until=1.0))
+        connection.execute(
+            update(JOBS).where(JOBS.c.seq.in_(free)).values(lease_until=1.0)
+        )
     stores.queue.recover_from_dead_workers()
 
 
@@ -174,11 +186,15 @@ def each_step(settings, stores, begin):
 def test_two_attempts_that_are_stopped_at_the_same_step_while_a_third_publishes(
     stores, settings, stopped
 ):
-    for job, first in each_step(settings, stores, lambda first, at: stopped("publish", first, at)):
+    for job, first in each_step(
+        settings, stores, lambda first, at: stopped("publish", first, at)
+    ):
         if first:
             lose(stores)
             claimed = stores.queue.claim("the second worker")
-            second = claimed is not None and stopped("publish", claimed, int(job.model[1:]))
+            second = claimed is not None and stopped(
+                "publish", claimed, int(job.model[1:])
+            )
             lose(stores)
             if (third := stores.queue.claim("the third worker")) is not None:
                 attempt(stores, third)
@@ -189,7 +205,9 @@ def test_two_attempts_that_are_stopped_at_the_same_step_while_a_third_publishes(
         check(stores, settings, job)
 
 
-def test_a_clean_up_that_is_stopped_while_another_version_is_published(stores, settings, stopped):
+def test_a_clean_up_that_is_stopped_while_another_version_is_published(
+    stores, settings, stopped
+):
     """It removes what the first attempt at an ended job left, and nothing else, however late it goes on."""
 
     def begin(first, at):

@@ -83,7 +83,16 @@ def test_no_store_is_called_while_a_job_holds_the_write_lock(stores, monkeypatch
         return watch
 
     monkeypatch.setattr(Database, "writing", noted)
-    for name in ("publish", "read", "read_each", "open", "folders", "exists", "write", "remove"):
+    for name in (
+        "publish",
+        "read",
+        "read_each",
+        "open",
+        "folders",
+        "exists",
+        "write",
+        "remove",
+    ):
         monkeypatch.setattr(Storage, name, watched(name, getattr(Storage, name)))
 
     for _ in range(2):

@@ -30,9 +30,7 @@ from tests.registry.making import make_card
 
 NPY = "application/x-npy"
 MANY = "'c7' (7 rows), 'c6' (8 rows), 'c5' (9 rows), 'c4' (10 rows), 'c3' (11 rows) and 2 more"
-FEW = (
-    "classes with too few training rows for reliable probabilities: {}; provide at least {} of each"
-)
+FEW = "classes with too few training rows for reliable probabilities: {}; provide at least {} of each"
 
 
 def table_of(counts, seed=0, apart=1.0):
@@ -59,11 +57,15 @@ def table_of(counts, seed=0, apart=1.0):
     ],
     ids=["enough", "few", "many classes"],
 )
-def test_classes_of_few_rows_are_named_with_the_rows_they_need(counts, part, few, needed):
+def test_classes_of_few_rows_are_named_with_the_rows_they_need(
+    counts, part, few, needed
+):
     table = table_of(counts)
     rows = split_rows(table.y, part, 0)
     found = rare_classes(table, rows)
-    assert [one.startswith(FEW.format(few, needed)) for one in found] == [True] * bool(few)
+    assert [one.startswith(FEW.format(few, needed)) for one in found] == [True] * bool(
+        few
+    )
 
 
 @pytest.mark.parametrize("counts", [[100, 60], [90, 60, 50]])
@@ -72,7 +74,9 @@ def test_features_that_say_nothing_about_the_class_are_told(counts):
     told = []
     for apart, seed in [(1.0, 0), *((0.0, seed) for seed in range(12))]:
         table = table_of(counts, seed, apart)
-        model = resolve({"kind": "logistic"}).build(random_state=0).fit(table.X, table.y)
+        model = (
+            resolve({"kind": "logistic"}).build(random_state=0).fit(table.X, table.y)
+        )
         told.append(bool(no_ranking(model, None)))
         assert told[-1] == (np.ptp(model.posterior(table.X), axis=0).max() < 1e-9)
     assert any(told) > told[0]
@@ -94,7 +98,9 @@ LABELS = np.stack([CODES == 0, CODES == 1], axis=1).astype(np.uint8)
     ],
     ids=["two classes", "three classes", "labels", "numbers"],
 )
-def test_unseen_rows_that_are_not_ranked_better_than_by_chance_are_told(y, noise, signal):
+def test_unseen_rows_that_are_not_ranked_better_than_by_chance_are_told(
+    y, noise, signal
+):
     """Whatever the learner; some signal within the noise is enough, and few rows say nothing."""
     reversed_, flat = noise - 0.2 * signal, np.ones(noise.shape)
     few = slice(0, 12)
@@ -116,7 +122,10 @@ def leaking(column, kind="numeric", n=400):
     """A table with noise and a column that is a function of the class (y) and of noise (z)."""
     rng = np.random.default_rng(0)
     y, z = (rng.random(n) < 0.2).astype(np.int64), rng.random(n)
-    features = [Feature("noise", "numeric"), Feature("known later", kind, tuple("abcdefgh"))]
+    features = [
+        Feature("noise", "numeric"),
+        Feature("known later", kind, tuple("abcdefgh")),
+    ]
     X = np.column_stack((rng.normal(size=n), column(y, z)))
     return Table(Schema(features), X, y, ("paid", "unpaid"), ("label",), "00")
 
@@ -126,7 +135,11 @@ def leaking(column, kind="numeric", n=400):
     [
         (lambda y, z: np.where(y, 30 + 60 * z, 28 * z), "numeric", True),
         (lambda y, z: np.where(y | (z < 0.004), 30 + 60 * z, 0), "numeric", True),
-        (lambda y, z: np.where(y, z, np.nan), "numeric", True),  # a date of what happened
+        (
+            lambda y, z: np.where(y, z, np.nan),
+            "numeric",
+            True,
+        ),  # a date of what happened
         (lambda y, z: np.abs(y - 0.5) * z, "numeric", False),
         (lambda y, z: y + 2 * z, "numeric", False),
         (lambda y, z: np.where(y, 0, 1 + np.floor(7 * z)), "categorical", True),
@@ -153,33 +166,48 @@ def test_a_job_names_what_leaks_and_what_ranks_nothing(service):
     """Of a learner that is not calibrated by folds, too."""
     table = leaking(lambda y, z: np.where(y, 30 + 60 * z, 28 * z))
     labels = [table.classes[code] for code in table.y]
-    order = {"learner": {"kind": "random_forest", "n_estimators": 20, "calibration": "none"}}
-    data = {"features": ["noise", "days_overdue"], "rows": table.X.tolist(), "labels": labels}
+    order = {
+        "learner": {"kind": "random_forest", "n_estimators": 20, "calibration": "none"}
+    }
+    data = {
+        "features": ["noise", "days_overdue"],
+        "rows": table.X.tolist(),
+        "labels": labels,
+    }
     noise = {"features": ["noise"], "rows": table.X[:, :1].tolist(), "labels": labels}
 
     leak = trained(service, {"model": "leak", "data": data, **order})["warnings"]
     chance = trained(service, {"model": "chance", "data": noise, **order})["warnings"]
 
-    assert ["'days_overdue' (100.00% of the rows)" in sentence for sentence in leak] == [True]
+    assert [
+        "'days_overdue' (100.00% of the rows)" in sentence for sentence in leak
+    ] == [True]
     assert ["does not rank rows" in sentence for sentence in chance] == [True]
 
 
 @pytest.mark.parametrize(("counts", "expected"), [([40, 40], 0), ([60, 5, 2], 1)])
-def test_job_card_and_every_prediction_have_the_same_sentences(service, counts, expected):
+def test_job_card_and_every_prediction_have_the_same_sentences(
+    service, counts, expected
+):
     table = table_of(counts)
     labels = [table.classes[code] for code in table.y]
     data = {"features": ["a", "b"], "rows": table.X.tolist(), "labels": labels}
     name = f"rare-{len(counts)}"
     job = trained(
-        service, {"model": name, "learner": {"kind": "logistic"}, "data": data, "refit": False}
+        service,
+        {"model": name, "learner": {"kind": "logistic"}, "data": data, "refit": False},
     )
     card = service.get(f"/models/{name}/versions/1").json()
     question = {"model": name, "rule": "most_probable"}
-    answer = service.post("/predict", json=question | {"instances": [[0.0, 0.0]]}).json()
+    answer = service.post(
+        "/predict", json=question | {"instances": [[0.0, 0.0]]}
+    ).json()
     array = io.BytesIO()
     np.save(array, np.zeros((1, 2)))
     headers = {"Content-Type": NPY, "Accept": NPY}
-    npy = service.post("/predict", params=question, content=array.getvalue(), headers=headers)
+    npy = service.post(
+        "/predict", params=question, content=array.getvalue(), headers=headers
+    )
     assert len(job["warnings"]) == expected
     assert card["warnings"] == job["warnings"] == answer["warnings"]
     assert json.loads(npy.headers["payoff-answer"])["warnings"] == job["warnings"]
@@ -203,7 +231,16 @@ FEW_VALUES = RANDOM.integers(0, 3, size=(100, 4)).astype(float)
         (np.zeros((1, 3)), 0),
         (np.empty((0, 3)), 0),
     ],
-    ids=["none", "all", "with gaps", "few", "of few values", "one column", "one row", "no rows"],
+    ids=[
+        "none",
+        "all",
+        "with gaps",
+        "few",
+        "of few values",
+        "one column",
+        "one row",
+        "no rows",
+    ],
 )
 def test_copies_are_named(X, repeats):
     found = repeated_rows(SimpleNamespace(X=X))
@@ -212,9 +249,14 @@ def test_copies_are_named(X, repeats):
     assert not repeats or found[0].startswith(f"{repeats} of {len(X)} rows")
 
 
-PRICED = [name for name, kind in KINDS.items() if request_of(kind).takes("feature_costs")]
+PRICED = [
+    name for name, kind in KINDS.items() if request_of(kind).takes("feature_costs")
+]
 UNPRICED = "'benefits' did not choose the tree"
-BENEFITS, COSTS = {"benefits": [[1, 0], [0, 1]]}, {"feature_costs": [{"feature": "a", "cost": 2}]}
+BENEFITS, COSTS = (
+    {"benefits": [[1, 0], [0, 1]]},
+    {"feature_costs": [{"feature": "a", "cost": 2}]},
+)
 
 
 def spec_of(kind="logistic", **changes):
@@ -232,9 +274,13 @@ def test_benefits_that_chose_nothing_are_told(kind, changes, told):
     alone. A `lambda` was chosen by who sent it.
     """
     found = notes(SimpleNamespace(), spec_of(kind, **changes))
-    assert [one.startswith(UNPRICED) for one in found] == [True] * (told and kind == "cost_tree")
+    assert [one.startswith(UNPRICED) for one in found] == [True] * (
+        told and kind == "cost_tree"
+    )
     if kind == "cost_tree":
-        assert not notes(SimpleNamespace(), spec_of(kind, parameters={"lambda": 0.1}, **changes))
+        assert not notes(
+            SimpleNamespace(), spec_of(kind, parameters={"lambda": 0.1}, **changes)
+        )
 
 
 def model_of(*features: FeatureCard) -> Loaded:
@@ -249,7 +295,9 @@ SEX = FeatureCard(name="sex", type="categorical", categories=["f", "m"], missing
 FLAT = FeatureCard(name="flat", type="numeric", low=1, high=1)
 INCOME = FeatureCard(name="income", type="numeric", low=9157, high=193_097)
 CHANGE = FeatureCard(name="change", type="numeric", low=-1, high=3)
-DAY = FeatureCard(name="day", type="numeric", low=19_000, high=19_365, form="date:%Y-%m-%d")
+DAY = FeatureCard(
+    name="day", type="numeric", low=19_000, high=19_365, form="date:%Y-%m-%d"
+)
 
 
 @pytest.mark.parametrize(
@@ -283,12 +331,16 @@ def test_of_many_features_with_far_values_some_are_named():
 
     *named, others = strange_values(model_of(*features), np.full((2, 7), 100.0))
 
-    assert [f"'change {j}'" in sentence for j, sentence in enumerate(named)] == [True] * 5
+    assert [f"'change {j}'" in sentence for j, sentence in enumerate(named)] == [
+        True
+    ] * 5
     assert others.startswith("2 more features")
 
 
 GAP = np.nan
-UNLEARNED = "(positions 0, 2) have no known value of 'age', which no row in training lacked"
+UNLEARNED = (
+    "(positions 0, 2) have no known value of 'age', which no row in training lacked"
+)
 EMPTY = "instances (position 1) have no value at all"
 
 
@@ -298,19 +350,25 @@ EMPTY = "instances (position 1) have no value at all"
         ([AGE, SEX], [[40, GAP]], []),  # as some rows in training
         ([AGE, SEX], [[GAP, 1], [40, 1], [GAP, 0]], [UNLEARNED]),
         ([SEX, INCOME], [[0, 10_000], [GAP, GAP]], [EMPTY]),
-        ([INCOME], [[GAP]], ["have no value at all"]),  # of which the card does not say more
+        (
+            [INCOME],
+            [[GAP]],
+            ["have no value at all"],
+        ),  # of which the card does not say more
         ([AGE], [[30], [GAP]], [EMPTY, "no known value of 'age'"]),
         ([AGE, SEX], [], []),
     ],
 )
-def test_what_is_missing_that_no_row_in_training_lacked_is_named(features, rows, expected):
+def test_what_is_missing_that_no_row_in_training_lacked_is_named(
+    features, rows, expected
+):
     X = np.array(rows, dtype=float).reshape(len(rows), len(features))
 
     warnings = strange_values(model_of(*features), X)
 
-    assert [part in told for part, told in zip(expected, warnings, strict=True)] == [True] * len(
-        warnings
-    )
+    assert [part in told for part, told in zip(expected, warnings, strict=True)] == [
+        True
+    ] * len(warnings)
 
 
 def test_a_missing_value_is_named_in_the_answers_of_all_formats(service):
@@ -327,17 +385,29 @@ def test_a_missing_value_is_named_in_the_answers_of_all_formats(service):
         "content": b"b,a\n,0\n0,0\n",
         "headers": {"Content-Type": "text/csv"},
     }
-    npy = {"params": question, "content": array.getvalue(), "headers": {"Content-Type": NPY}}
+    npy = {
+        "params": question,
+        "content": array.getvalue(),
+        "headers": {"Content-Type": NPY},
+    }
 
-    single = service.post("/predict", json=question | {"instances": [{"a": 0, "b": None}]})
+    single = service.post(
+        "/predict", json=question | {"instances": [{"a": 0, "b": None}]}
+    )
     answers = [service.post("/predict", **body) for body in (text, npy)]
-    as_array = service.post("/predict", **(npy | {"headers": {"Content-Type": NPY, "Accept": NPY}}))
+    as_array = service.post(
+        "/predict", **(npy | {"headers": {"Content-Type": NPY, "Accept": NPY}})
+    )
     loss = {"setting": "multiclass", "loss": {"name": "f_beta", "beta": 1}}
-    sets = service.post("/retrieve", json={"model": "gaps", "instances": [[0, None]], **loss})
+    sets = service.post(
+        "/retrieve", json={"model": "gaps", "instances": [[0, None]], **loss}
+    )
 
     told = [answer.json()["warnings"] for answer in (single, *answers, sets)]
     told.append(json.loads(as_array.headers["payoff-answer"])["warnings"])
-    assert [["'b', which no row" in warning for warning in one] for one in told] == [[True]] * 5
+    assert [["'b', which no row" in warning for warning in one] for one in told] == [
+        [True]
+    ] * 5
 
 
 def test_the_card_has_the_range_of_the_rows_that_were_fitted():
@@ -348,7 +418,9 @@ def test_the_card_has_the_range_of_the_rows_that_were_fitted():
             Feature("empty", "numeric"),
         ]
     )
-    X = np.array([[1.0, 0, np.nan], [5.0, 1, np.nan], [np.nan, 1, np.nan], [900.0, 1, np.nan]])
+    X = np.array(
+        [[1.0, 0, np.nan], [5.0, 1, np.nan], [np.nan, 1, np.nan], [900.0, 1, np.nan]]
+    )
     table = Table(schema, X, np.zeros(4, dtype=np.int64), ("a", "b"), ("y",), "00")
 
     age, sex, empty = feature_cards(table, np.array([0, 1, 2]))

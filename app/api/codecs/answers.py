@@ -76,16 +76,28 @@ class Answered(NamedTuple):
             ]
         else:
             candidates = [
-                ("decisions", NamedChoice(answer.choice, answer.actions), "decision", None),
+                (
+                    "decisions",
+                    NamedChoice(answer.choice, answer.actions),
+                    "decision",
+                    None,
+                ),
                 ("probabilities", answer.probabilities, "p", answer.classes),
-                ("expected_benefits", answer.expected_benefits, "benefit", answer.actions),
+                (
+                    "expected_benefits",
+                    answer.expected_benefits,
+                    "benefit",
+                    answer.actions,
+                ),
                 ("propensities", answer.propensities, "propensity", None),
             ]
         return [AnswerColumn(*column) for column in candidates if column[1] is not None]
 
     def metadata(self) -> dict[str, Any]:
         """The fields that are no columns, but for warnings and explanations."""
-        metadata: dict[str, Any] = {} if self.model is None else {"model": self.model.named}
+        metadata: dict[str, Any] = (
+            {} if self.model is None else {"model": self.model.named}
+        )
         answer = self.answer
         if isinstance(answer, Answer):
             metadata["rule"] = answer.rule
@@ -97,7 +109,9 @@ class Answered(NamedTuple):
 
     def explained(self) -> dict[str, Any]:
         """The explanations: a field of JSON documents alone."""
-        explanations = self.answer.explanations if isinstance(self.answer, Answer) else None
+        explanations = (
+            self.answer.explanations if isinstance(self.answer, Answer) else None
+        )
         return {} if explanations is None else {"explanations": explanations}
 
 
@@ -130,14 +144,18 @@ def json_of(answered: Answered) -> bytes:
     }
     explained = answered.explained()
     warnings = {"warnings": answered.answer.warnings}
-    return json_bytes({**answered.metadata(), **carried, **columns, **explained, **warnings})
+    return json_bytes(
+        {**answered.metadata(), **carried, **columns, **explained, **warnings}
+    )
 
 
 def _array(columns: Sequence[AnswerColumn]) -> np.ndarray:
     if len(columns) == 1 and isinstance(columns[0].values, np.ndarray):
         return columns[0].values
     arrays = [
-        column.values.choice if isinstance(column.values, NamedChoice) else column.values
+        column.values.choice
+        if isinstance(column.values, NamedChoice)
+        else column.values
         for column in columns
     ]
     return np.hstack([np.atleast_2d(array.T).T for array in arrays], dtype=np.float64)

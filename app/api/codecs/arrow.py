@@ -57,10 +57,14 @@ def _check_plain(kind: str, message: bytes) -> None:
     if kind == "dictionary":
         added = _place(message, batch, 2)
         if added and message[added]:
-            raise Invalid.at("", "delta dictionaries are not supported; send whole dictionaries")
+            raise Invalid.at(
+                "", "delta dictionaries are not supported; send whole dictionaries"
+            )
         batch = _field(message, batch, 1)
     if _place(message, batch, 3):
-        raise Invalid.at("", "compressed streams are not supported; send the stream uncompressed")
+        raise Invalid.at(
+            "", "compressed streams are not supported; send the stream uncompressed"
+        )
 
 
 def _place(message: bytes, table: int, field: int) -> int:
@@ -116,7 +120,10 @@ def _array_of(values: Any) -> Any:
 
 
 def table_of_csv(
-    body: bytes, numeric: Collection[str], dialect: Dialect, words: Mapping[str, Collection[str]]
+    body: bytes,
+    numeric: Collection[str],
+    dialect: Dialect,
+    words: Mapping[str, Collection[str]],
 ) -> pa.Table:
     """A CSV file with a header; the columns in `numeric` hold numbers, all others strings.
 
@@ -134,7 +141,9 @@ def table_of_csv(
         for name, column, chunks in zip(text.names, block, parts, strict=True):
             cells = clean(column, words.get(name, ()))
             first_row = rows + text.first_row
-            chunks.append(_numbers(cells, name, first_row, dialect) if name in numeric else cells)
+            chunks.append(
+                _numbers(cells, name, first_row, dialect) if name in numeric else cells
+            )
         rows += len(block[0])
     types = [pa.float64() if name in numeric else pa.string() for name in text.names]
     columns = list(map(pa.chunked_array, parts, types))
@@ -147,10 +156,14 @@ def _numbers(column: pa.Array, name: str, first_row: int, dialect: Dialect) -> p
     if strange is not None:
         row = strange.index(True).as_py()
         word = column[row].as_py()
-        may_be_decimal = "," in word and dialect.decimal == "." and dialect.delimiter != ","
+        may_be_decimal = (
+            "," in word and dialect.decimal == "." and dialect.delimiter != ","
+        )
         hint = "; send ?decimal=," if may_be_decimal else ""
         place = f"in column {name!r} of line {first_row + row}"
-        raise Invalid.at(pointer(name), f"{word[:MAX_SHOWN]!r} {place} is not a number{hint}")
+        raise Invalid.at(
+            pointer(name), f"{word[:MAX_SHOWN]!r} {place} is not a number{hint}"
+        )
     return numbers
 
 

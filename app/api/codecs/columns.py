@@ -17,7 +17,13 @@ from app.outcomes.tables import MAX_ID
 from app.requests.rows import Carried, Rows
 from app.tables.features import Schema, Spellings
 from app.tables.notations import ISO
-from app.tables.text import MAX_CATEGORY, MAX_POSITIONS, MISSING, normal, refused_category
+from app.tables.text import (
+    MAX_CATEGORY,
+    MAX_POSITIONS,
+    MISSING,
+    normal,
+    refused_category,
+)
 from app.tables.values import (
     LARGEST_TEXT,
     as_words,
@@ -49,7 +55,9 @@ def _charge_for(table: pa.Table, charge: Charge) -> None:
     charge(sum(column.nbytes for column in texts), TEXT)
 
 
-def _carried(sheet: Sheet, table: pa.Table, features: Collection[str]) -> tuple[pa.Table, Carried]:
+def _carried(
+    sheet: Sheet, table: pa.Table, features: Collection[str]
+) -> tuple[pa.Table, Carried]:
     """The table without pandas' index and the columns that only come back, and the latter."""
     fields = sheet.fields
     names = fields.carried_names
@@ -66,7 +74,9 @@ def _carried(sheet: Sheet, table: pa.Table, features: Collection[str]) -> tuple[
         name: _column(table.column(name), name, sheet.charge, is_id=name == fields.id)
         for name in names
     }
-    _check_text([column for column in columns.values() if holds_text(column.type)], sheet.charge)
+    _check_text(
+        [column for column in columns.values() if holds_text(column.type)], sheet.charge
+    )
     ignored = index_columns(table.schema).union(names).difference(features)
     # Columns are selected by position, since a name may occur twice.
     positions = [i for i, name in enumerate(table.column_names) if name not in ignored]
@@ -79,7 +89,8 @@ def _check_text(columns: Sequence[pa.ChunkedArray], charge: Charge) -> None:
     """Charge for the text that comes back, in JSON, before it is made; TooLarge above the limit."""
     size = sum(
         (pc.sum(pc.binary_length(column)).as_py() or 0)
-        + (pc.sum(pc.count_substring_regex(column, _ESCAPED)).as_py() or 0) * _ESCAPE_BYTES
+        + (pc.sum(pc.count_substring_regex(column, _ESCAPED)).as_py() or 0)
+        * _ESCAPE_BYTES
         for column in columns
     )
     if size > LARGEST_TEXT:
@@ -91,7 +102,9 @@ def _check_text(columns: Sequence[pa.ChunkedArray], charge: Charge) -> None:
     charge(sum(map(len, columns)))
 
 
-def _column(column: pa.ChunkedArray, name: str, charge: Charge, *, is_id: bool) -> pa.ChunkedArray:
+def _column(
+    column: pa.ChunkedArray, name: str, charge: Charge, *, is_id: bool
+) -> pa.ChunkedArray:
     """A column of single values."""
     is_moment = pa.types.is_date(column.type) or pa.types.is_timestamp(column.type)
     if is_moment or pa.types.is_decimal(column.type):
@@ -110,13 +123,17 @@ def _column(column: pa.ChunkedArray, name: str, charge: Charge, *, is_id: bool) 
     row = first_longer(column, max_length) if holds_text(column.type) else -1
     if row >= 0:
         raise Invalid.at(
-            pointer(name, row), f"what comes back has at most {max_length} characters a cell"
+            pointer(name, row),
+            f"what comes back has at most {max_length} characters a cell",
         )
     return column
 
 
 def read(
-    sheet: Sheet, numbers: Collection[str], features: Collection[str], words: Words = NO_WORDS
+    sheet: Sheet,
+    numbers: Collection[str],
+    features: Collection[str],
+    words: Words = NO_WORDS,
 ) -> tuple[pa.Table, Carried]:
     """The columns of a sheet, and those of them that come back with the answer.
 
@@ -150,8 +167,14 @@ def rows_of_sheet(sheet: Sheet, schema: Schema, names: Collection[str] = ()) -> 
     }
     table, carried = read(sheet, _numeric_names(extended), extended.names, categories)
     table = table.rename_columns([normal(name) for name in table.column_names])
-    extra = [name for name in extended.names[len(schema.names) :] if name in table.column_names]
-    spare = [name for name in table.column_names if name in schema.ignored.difference(extra)]
+    extra = [
+        name
+        for name in extended.names[len(schema.names) :]
+        if name in table.column_names
+    ]
+    spare = [
+        name for name in table.column_names if name in schema.ignored.difference(extra)
+    ]
     table = table.drop_columns(spare) if spare else table
     rows = _rows_of_table(table, schema.with_numbers(extra)).apart(extra)
     return rows._replace(carried=carried)
@@ -164,9 +187,14 @@ def _rows_of_table(table: pa.Table, schema: Schema) -> Rows:
     for j, name in enumerate(schema.names):
         column = table.column(name)
         if not _fits(column.type, schema, j):
-            needed = "strings" if j in schema.readers or j in schema.categorical else "numbers"
+            needed = (
+                "strings"
+                if j in schema.readers or j in schema.categorical
+                else "numbers"
+            )
             raise Invalid.at(
-                pointer(name), f"the type of {name!r} is '{column.type}'; it must be {needed}"
+                pointer(name),
+                f"the type of {name!r} is '{column.type}'; it must be {needed}",
             )
         if j in schema.readers:
             column = normal_words(column) if holds_text(column.type) else column
@@ -216,7 +244,9 @@ def _fits(kind: pa.DataType, schema: Schema, j: int) -> bool:
     return pa.types.is_null(kind) or (holds_numbers(kind) and schema.takes(j, {float}))
 
 
-def codes_of(column: pa.ChunkedArray, schema: Schema, j: int) -> tuple[np.ndarray, list[str]]:
+def codes_of(
+    column: pa.ChunkedArray, schema: Schema, j: int
+) -> tuple[np.ndarray, list[str]]:
     """A column as what `Schema.encode` makes of feature `j`, and its warnings.
 
     Raises Invalid at `/row/column` of words that no category may be.
@@ -242,16 +272,25 @@ def codes_of(column: pa.ChunkedArray, schema: Schema, j: int) -> tuple[np.ndarra
     odd = [word for word in unseen_words if word and refused_category(word)]
     if odd:
         rows = np.flatnonzero(pc.is_in(words, value_set=pa.array(odd, words.type)))
-        reject(Flaw(pointer(i, j), refused_category(words[int(i)].as_py()) or "") for i in rows)
+        reject(
+            Flaw(pointer(i, j), refused_category(words[int(i)].as_py()) or "")
+            for i in rows
+        )
     example = words[int(unseen[0])].as_py()
     return codes, [
-        schema.unseen(j, unseen[:MAX_POSITIONS].tolist(), unseen.size, len(words), example)
+        schema.unseen(
+            j, unseen[:MAX_POSITIONS].tolist(), unseen.size, len(words), example
+        )
     ]
 
 
-def _other_codes(words: pa.ChunkedArray, kind: pa.DataType, spellings: Spellings) -> np.ndarray:
+def _other_codes(
+    words: pa.ChunkedArray, kind: pa.DataType, spellings: Spellings
+) -> np.ndarray:
     """The codes of other spellings of categories, sent as this type; NaN for unknown words."""
     is_number = holds_numbers(kind) and not pa.types.is_boolean(kind)
     codes = spellings.numbers if is_number else spellings.texts
-    positions = pc.index_in(words, value_set=pa.array([*codes], words.type)).fill_null(len(codes))
+    positions = pc.index_in(words, value_set=pa.array([*codes], words.type)).fill_null(
+        len(codes)
+    )
     return np.array([*codes.values(), np.nan])[positions.to_numpy()]

@@ -62,8 +62,12 @@ class TensorDocument(WireModel):
 
     name: Text
     datatype: Datatype
-    shape: Annotated[list[Annotated[StrictInt, Field(ge=0)]], Field(min_length=1, max_length=2)]
-    parameters: dict[str, Any] | None = Field(default=None, description="have no effect")
+    shape: Annotated[
+        list[Annotated[StrictInt, Field(ge=0)]], Field(min_length=1, max_length=2)
+    ]
+    parameters: dict[str, Any] | None = Field(
+        default=None, description="have no effect"
+    )
     data: Annotated[list[Any], WithJsonSchema(_DATA)] = Field(
         description="in row-major order, flat or nested; null where missing"
     )
@@ -73,7 +77,9 @@ class OutputDocument(WireModel):
     """An output that is wanted."""
 
     name: Text
-    parameters: dict[str, Any] | None = Field(default=None, description="have no effect")
+    parameters: dict[str, Any] | None = Field(
+        default=None, description="have no effect"
+    )
 
 
 def instances_of(inputs: Sequence[TensorDocument], charge: Charge) -> list[Any]:
@@ -90,7 +96,9 @@ def instances_of(inputs: Sequence[TensorDocument], charge: Charge) -> list[Any]:
         is_flat = array.ndim == 1 and array.size == math.prod(tensor.shape)
         is_usable = 0 not in tensor.shape[1:] and max(tensor.shape) <= _MAX_LENGTH
         if not (is_usable and (is_flat or list(array.shape) == tensor.shape)):
-            message = f"the data of {tensor.name!r} do not have the shape {tensor.shape}"
+            message = (
+                f"the data of {tensor.name!r} do not have the shape {tensor.shape}"
+            )
             raise Invalid.at(pointer("inputs", number, "data"), message)
         arrays[tensor.name] = array.reshape(tensor.shape)
     first = inputs[0]
@@ -122,7 +130,11 @@ def encode(
     The `notes` are added to the warnings.
     """
     columns = {column.name: column.values for column in answered.columns()}
-    drawn = {"propensities": columns.pop("propensities")} if "propensities" in columns else {}
+    drawn = (
+        {"propensities": columns.pop("propensities")}
+        if "propensities" in columns
+        else {}
+    )
     reject(
         unknown_at(pointer("outputs", number, "name"), "output", output.name, columns)
         for number, output in enumerate(outputs)
@@ -140,11 +152,17 @@ def encode(
         "parameters": {name: _scalar(value) for name, value in parameters.items()},
     }
     written = b",".join(_output(name, columns[name]) for name in names)
-    return Response(b'%b,"outputs":[%b]}' % (orjson.dumps(head)[:-1], written), media_type=JSON)
+    return Response(
+        b'%b,"outputs":[%b]}' % (orjson.dumps(head)[:-1], written), media_type=JSON
+    )
 
 
 def _output(name: str, values: np.ndarray | NamedChoice) -> bytes:
-    described: dict[str, Any] = {"name": name, "datatype": "FP64", "shape": values.shape}
+    described: dict[str, Any] = {
+        "name": name,
+        "datatype": "FP64",
+        "shape": values.shape,
+    }
     if isinstance(values, NamedChoice):
         words = NamedChoice(values.choice, [str(word) for word in values.names])
         return json_bytes(described | {"datatype": BYTES, "data": words.listed()})
@@ -194,8 +212,13 @@ class InferRequest(WireModel):
                 else value
                 for name, value in parameters.items()
             }
-            matrix = fields.get("benefits") is not None or fields.get("cost_matrix") is not None
-            return checked(PredictFields if matrix or "rule" in fields else WithoutMatrix, fields)
+            matrix = (
+                fields.get("benefits") is not None
+                or fields.get("cost_matrix") is not None
+            )
+            return checked(
+                PredictFields if matrix or "rule" in fields else WithoutMatrix, fields
+            )
 
 
 class OutputTensor(BaseModel):

@@ -19,11 +19,18 @@ from app.tables.text import refused_character
 from payoff.decisions.benefit import Prepared
 from payoff.errors import Flaw, Invalid, TooLarge, pointer, reject
 
-INLINE_BYTES = 16_384  # a larger body is parsed in a thread, so that no other request waits
+INLINE_BYTES = (
+    16_384  # a larger body is parsed in a thread, so that no other request waits
+)
 INLINE_NUMBERS = 10_000  # of an answer; one with more is computed in a thread
 # Of one body. The parser holds the interpreter's lock for a tenth of a second for so many.
 MAX_VALUES = 1_200_000
-_WEIGHTS = {b",": 1, b":": 1, b"[": 1, b"{": 2}  # an object costs as much memory as a few numbers
+_WEIGHTS = {
+    b",": 1,
+    b":": 1,
+    b"[": 1,
+    b"{": 2,
+}  # an object costs as much memory as a few numbers
 # Backslashes of one body. The parser and the search for refused characters hold the lock for them.
 _MAX_ESCAPES = 1_000_000
 _BLOCK = 1 << 20  # bytes of a body that are counted together
@@ -59,7 +66,9 @@ def syntax_error(error: orjson.JSONDecodeError) -> str:
     at = error.pos
     quoted = f", near {text[max(at - _AROUND, 0) : at + _AROUND]!r}" if text else ""
     foreign = _FOREIGN.match(text, at - 1 if text[max(at - 1, 0) : at] == "-" else at)
-    return f"{error}{quoted}" + (f"; JSON has no {foreign[0]}: send null" if foreign else "")
+    return f"{error}{quoted}" + (
+        f"; JSON has no {foreign[0]}: send null" if foreign else ""
+    )
 
 
 def check_document(document: Any, written: bytes) -> None:
@@ -157,9 +166,13 @@ def split(body: bytes) -> Split | None:
         numbers = np.frombuffer(rows.as_buffer(of_type="d"))
         widths = set(map(len, rows))
         beside = document["columns"] if "columns" in names else {}
-        columns = {name: np.frombuffer(beside[name].as_buffer(of_type="d")) for name in beside}
+        columns = {
+            name: np.frombuffer(beside[name].as_buffer(of_type="d")) for name in beside
+        }
         fields = {
-            name: _value(document[name]) for name in names if name not in ("instances", "columns")
+            name: _value(document[name])
+            for name in names
+            if name not in ("instances", "columns")
         }
         brackets = 1 + len(rows) + len(columns) + orjson.dumps(fields).count(b"[")
     # There is text for rows or among numbers, or a number such as 1e400.
@@ -185,7 +198,10 @@ def json_bytes(document: dict[str, Any]) -> bytes:
             break
     else:
         return orjson.dumps(document, option=_DUMP)
-    fields = (b"%b:%b" % (orjson.dumps(name), _written(value)) for name, value in document.items())
+    fields = (
+        b"%b:%b" % (orjson.dumps(name), _written(value))
+        for name, value in document.items()
+    )
     return b"{" + b",".join(fields) + b"}"
 
 
@@ -194,7 +210,8 @@ def _written(value: Any) -> bytes:
         return orjson.dumps(value, option=_DUMP)
     step = max(_PART * len(value) // value.size, 1)
     parts = (
-        orjson.dumps(value[i : i + step], option=_DUMP)[1:-1] for i in range(0, len(value), step)
+        orjson.dumps(value[i : i + step], option=_DUMP)[1:-1]
+        for i in range(0, len(value), step)
     )
     return b"[" + b",".join(parts) + b"]"
 
@@ -214,9 +231,13 @@ class Frame(NamedTuple):
             "actions": matrix.actions,
         }
         warnings = [*model.card.warnings, *matrix.warnings]
-        return cls(json_bytes(head)[:-1] + b",", b"," + json_bytes({"warnings": warnings})[1:])
+        return cls(
+            json_bytes(head)[:-1] + b",", b"," + json_bytes({"warnings": warnings})[1:]
+        )
 
-    def around(self, names: list[int | str], P: np.ndarray, expected: np.ndarray) -> bytes:
+    def around(
+        self, names: list[int | str], P: np.ndarray, expected: np.ndarray
+    ) -> bytes:
         """The document that `answers.json_of` makes."""
         columns = {
             "decisions": names,

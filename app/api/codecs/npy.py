@@ -34,10 +34,14 @@ def array_of_npy(body: bytes, charge: Charge) -> np.ndarray:
     except Exception as error:  # NumPy's parser of headers raises many types
         raise Invalid.at("", "the body is not a .npy array of numbers") from error
     if kind.kind not in "fiu":
-        raise Invalid.at("", f"the type of the array is '{kind}'; it must be integers or floats")
+        raise Invalid.at(
+            "", f"the type of the array is '{kind}'; it must be integers or floats"
+        )
     available = len(body) - file.tell()
     # NumPy's reader accepts True as a length.
-    is_shape = all(type(length) is int and 0 <= length <= _MAX_ITEMS for length in shape)
+    is_shape = all(
+        type(length) is int and 0 <= length <= _MAX_ITEMS for length in shape
+    )
     count = math.prod(shape) if is_shape else 0
     if not is_shape or count * kind.itemsize > available:
         raise Invalid.at(
@@ -47,11 +51,15 @@ def array_of_npy(body: bytes, charge: Charge) -> np.ndarray:
         )
     charge(count, NUMBER)
     flat = np.require(
-        np.frombuffer(body, kind, count, file.tell()), np.float64, ("ALIGNED", "WRITEABLE")
+        np.frombuffer(body, kind, count, file.tell()),
+        np.float64,
+        ("ALIGNED", "WRITEABLE"),
     )
     try:
         return flat.reshape(shape[::-1]).T if fortran else flat.reshape(shape)
-    except ValueError as error:  # more dimensions, or with no items longer ones, than there are
+    except (
+        ValueError
+    ) as error:  # more dimensions, or with no items longer ones, than there are
         raise Invalid.at("", "the body is not a .npy array of numbers") from error
 
 
@@ -66,7 +74,8 @@ def rows_of_npy(body: bytes, schema: Schema, charge: Charge) -> Rows:
     X = array_of_npy(body, charge)
     if X.ndim != 2 or X.shape[1] != len(schema.names):
         raise Invalid.at(
-            "", f"the shape of the array is {list(X.shape)}; it must be [n, {len(schema.names)}]"
+            "",
+            f"the shape of the array is {list(X.shape)}; it must be [n, {len(schema.names)}]",
         )
     return Rows(finite(np.ascontiguousarray(X)), [])
 
@@ -88,4 +97,6 @@ def npy_response(array: np.ndarray, metadata: Any) -> Response:
     header = in_header(metadata)
     buffer = io.BytesIO()
     np.lib.format.write_array(buffer, array, allow_pickle=False)
-    return Response(buffer.getvalue(), media_type=NPY, headers={"Payoff-Answer": header})
+    return Response(
+        buffer.getvalue(), media_type=NPY, headers={"Payoff-Answer": header}
+    )

@@ -17,12 +17,21 @@ from app.tables.values import first_longer, floats, holds_numbers, holds_text
 from payoff.errors import MAX_NAME, Flaw, Invalid, pointer, reject, unknown_at
 
 _WORDS = FIELDS[:3]
-_MAX_LENGTHS = {"id": MAX_ID, "truth": MAX_NAME, "action": MAX_NAME, "at": 64}  # characters
+_MAX_LENGTHS = {
+    "id": MAX_ID,
+    "truth": MAX_NAME,
+    "action": MAX_NAME,
+    "at": 64,
+}  # characters
 
 
-def outcomes_of(fields: DialectFields, kind: str, body: bytes, charge: Charge) -> OutcomeRows:
+def outcomes_of(
+    fields: DialectFields, kind: str, body: bytes, charge: Charge
+) -> OutcomeRows:
     """The columns of a table; Invalid at a column, or at a cell of it."""
-    dialect = TableFields(**fields.model_dump(include={*DIALECT_FIELDS}, exclude_unset=True))
+    dialect = TableFields(
+        **fields.model_dump(include={*DIALECT_FIELDS}, exclude_unset=True)
+    )
     words = dict.fromkeys(_WORDS, MISSING)  # an id, and a class, may be NA
     table, _ = read(Sheet(kind, body, dialect, charge), {"benefit"}, FIELDS, words)
     check_count(table.num_rows)
@@ -30,22 +39,31 @@ def outcomes_of(fields: DialectFields, kind: str, body: bytes, charge: Charge) -
         raise Invalid.at("", "the table has no row; at least one outcome is required")
     names = table.column_names
     reject(
-        unknown_at(pointer(name), "column", name, FIELDS) for name in names if name not in FIELDS
+        unknown_at(pointer(name), "column", name, FIELDS)
+        for name in names
+        if name not in FIELDS
     )
     reject(
-        Flaw("", f"the column {name!r} is missing") for name in ("id", "truth") if name not in names
+        Flaw("", f"the column {name!r} is missing")
+        for name in ("id", "truth")
+        if name not in names
     )
     reject(
         Flaw(pointer(name), f"the table has the column {name!r} twice")
         for name in names
         if names.count(name) > 1
     )
-    arrow_columns = [_short(table.column(name), name) if name in names else None for name in FIELDS]
+    arrow_columns = [
+        _short(table.column(name), name) if name in names else None for name in FIELDS
+    ]
     columns = [
         [None] * len(table) if column is None else _READERS[name](column, name)
         for name, column in zip(FIELDS, arrow_columns, strict=True)
     ]
-    flaws = ("'id' is missing" if cell is None else refused_character(cell) for cell in columns[0])
+    flaws = (
+        "'id' is missing" if cell is None else refused_character(cell)
+        for cell in columns[0]
+    )
     reject(Flaw(pointer("id", i), flaw) for i, flaw in enumerate(flaws) if flaw)
     rows = list(zip(*columns, strict=True))
     return OutcomeRows(rows, lambda i, name: pointer(name, i), words=kind == CSV)
@@ -58,7 +76,9 @@ def _short(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
         return column
     row = first_longer(column, max_length)
     if row >= 0:
-        raise Invalid.at(pointer(name, row), f"{name!r} has at most {max_length} characters")
+        raise Invalid.at(
+            pointer(name, row), f"{name!r} has at most {max_length} characters"
+        )
     return column
 
 
@@ -71,15 +91,21 @@ def _words(column: pa.ChunkedArray, name: str) -> list[Any]:
         return list(column.to_pylist())
     if not pa.types.is_floating(kind):
         raise Invalid.at(
-            pointer(name), f"the type of {name!r} is '{kind}'; it must be text or integers"
+            pointer(name),
+            f"the type of {name!r} is '{kind}'; it must be text or integers",
         )
     cells = [None if cell != cell else cell for cell in column.to_pylist()]  # noqa: PLR0124 - NaN
     reject(
-        Flaw(pointer(name, i), f"{cell!r} is not an integer; {name!r} holds text or integers")
+        Flaw(
+            pointer(name, i),
+            f"{cell!r} is not an integer; {name!r} holds text or integers",
+        )
         for i, cell in enumerate(cells)
         if cell is not None and not cell.is_integer() and name != "truth"
     )
-    return [int(cell) if cell is not None and cell.is_integer() else cell for cell in cells]
+    return [
+        int(cell) if cell is not None and cell.is_integer() else cell for cell in cells
+    ]
 
 
 def _ids(column: pa.ChunkedArray, name: str) -> list[str | None]:
@@ -89,7 +115,8 @@ def _ids(column: pa.ChunkedArray, name: str) -> list[str | None]:
 def _numbers(column: pa.ChunkedArray, name: str) -> list[float | None]:
     if not holds_numbers(column.type) or pa.types.is_boolean(column.type):
         raise Invalid.at(
-            pointer(name), f"the type of {name!r} is '{column.type}'; it must be numbers"
+            pointer(name),
+            f"the type of {name!r} is '{column.type}'; it must be numbers",
         )
     cells = floats(column).to_pylist()
     return [None if cell != cell else cell for cell in cells]  # noqa: PLR0124 - NaN
@@ -97,9 +124,9 @@ def _numbers(column: pa.ChunkedArray, name: str) -> list[float | None]:
 
 def _times(column: pa.ChunkedArray, name: str) -> list[float | None]:
     if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
-        micros = column.cast(pa.timestamp("us", getattr(column.type, "tz", None)), safe=False).cast(
-            pa.int64()
-        )
+        micros = column.cast(
+            pa.timestamp("us", getattr(column.type, "tz", None)), safe=False
+        ).cast(pa.int64())
         return [None if cell is None else cell / 1e6 for cell in micros.to_pylist()]
     if not holds_text(column.type):
         return _numbers(column, name)

@@ -55,7 +55,9 @@ class JsonInstances(NamedTuple):
 
     def rows(self, model: Loaded | None, columns: Collection[str]) -> Rows:
         assert model is not None
-        rows = encode_instances(model, self.instances, columns, has_booleans=self.has_booleans)
+        rows = encode_instances(
+            model, self.instances, columns, has_booleans=self.has_booleans
+        )
         return rows if self.carried is NOTHING else rows._replace(carried=self.carried)
 
 
@@ -125,7 +127,11 @@ def body_of_document(document: Any, text: bytes) -> PredictBody:
     instances: Any = document.get("instances") if isinstance(document, dict) else None
     key = key_of(document) if isinstance(instances, list) else None
     has_instances = instances is not None
-    fields = _fields_of_key(key) if key else _checked_fields(document, instances=has_instances)
+    fields = (
+        _fields_of_key(key)
+        if key
+        else _checked_fields(document, instances=has_instances)
+    )
     if fields.probabilities is not None:
         P = as_probabilities(fields.probabilities, fields.classes or ())
         return GivenProbabilities(fields, P, carried_of_ids(fields.ids, P))
@@ -142,7 +148,9 @@ def _fields_of_key(key: bytes) -> PredictRequest:
 
 def _checked_fields(document: Any, *, instances: bool) -> PredictRequest:
     fields = checked(PredictRequest, document)
-    check_source(fields, probabilities=fields.probabilities is not None, instances=instances)
+    check_source(
+        fields, probabilities=fields.probabilities is not None, instances=instances
+    )
     return fields
 
 
@@ -170,4 +178,6 @@ def body_of_columns(request: Request, kind: str, body: bytes) -> PredictBody:
     check_source(fields, probabilities=has_classes, instances=not has_classes)
     if fields.classes is None:
         return NpyInstances(fields, body, charge)
-    return GivenProbabilities(fields, as_probabilities(array_of_npy(body, charge), fields.classes))
+    return GivenProbabilities(
+        fields, as_probabilities(array_of_npy(body, charge), fields.classes)
+    )

@@ -45,7 +45,9 @@ def sets_of_list(value: list[Any]) -> Sets:
         if kinds == {list} and set(map(type, chain.from_iterable(value))) <= _NUMBERS:
             ends = np.cumsum([0, *map(len, value)])
             check_extent(len(value), int(ends[-1]))
-            return Sets(np.array(list(chain.from_iterable(value)), dtype=np.float64), ends)
+            return Sets(
+                np.array(list(chain.from_iterable(value)), dtype=np.float64), ends
+            )
     except OverflowError as error:
         raise Invalid.at(
             pointer(FIELD), "a value is outside the range of a 64-bit float"
@@ -64,7 +66,9 @@ def sets_of_npy(body: bytes, charge: Charge) -> Sets:
         )
     # A few bytes could state a million sets without items.
     if not array.size and array.ndim == 2 and len(array):
-        words = f"the shape of the array is {list(array.shape)}; each set must have an item"
+        words = (
+            f"the shape of the array is {list(array.shape)}; each set must have an item"
+        )
         raise Invalid.at(pointer(FIELD), words)
     check_extent(1 if array.ndim == 1 else len(array), array.size)
     offsets = None if array.ndim == 1 else np.arange(len(array) + 1) * array.shape[1]
@@ -90,7 +94,9 @@ def _flaws(value: list[Any]) -> Iterator[Flaw]:
 def to_json(answer: Retrieved, shared_fields: dict[str, Any]) -> Response:
     """The JSON document: one set after the other, and their common fields."""
     sets = b",".join(_sets(answer))
-    return Response(b'{"sets":[' + sets + b"]," + orjson.dumps(shared_fields)[1:], media_type=JSON)
+    return Response(
+        b'{"sets":[' + sets + b"]," + orjson.dumps(shared_fields)[1:], media_type=JSON
+    )
 
 
 def to_svg(answer: Retrieved, shared_fields: dict[str, Any]) -> Response:
@@ -106,7 +112,9 @@ WRITERS: dict[str, Callable[[Retrieved, dict[str, Any]], Response]]
 WRITERS = {JSON: to_json, SVG: to_svg}
 
 
-def common(answer: Retrieved, fields: RetrieveFields, model: Loaded | None) -> dict[str, Any]:
+def common(
+    answer: Retrieved, fields: RetrieveFields, model: Loaded | None
+) -> dict[str, Any]:
     """The common fields of the sets; with `average` each label or class has one, in their order."""
     shared_fields = {
         "setting": fields.setting,
@@ -115,7 +123,9 @@ def common(answer: Retrieved, fields: RetrieveFields, model: Loaded | None) -> d
         "correction": answer.correction,
         "positive": answer.positive,
         "average": fields.average,
-        "labels": model.classes if fields.average and model is not None else answer.labels,
+        "labels": model.classes
+        if fields.average and model is not None
+        else answer.labels,
         "model": None if model is None else model.named,
     }
     stated = {name: value for name, value in shared_fields.items() if value is not None}
@@ -131,7 +141,10 @@ def _sets(answer: Retrieved) -> Iterator[bytes]:
     if choice.curves is not None:
         lists["curve"] = (choice.curves, _offsets(choice.lengths).tolist())
     if answer.marginals is not None:
-        lists["marginals"] = (answer.marginals.p, _offsets(answer.marginals.sizes).tolist())
+        lists["marginals"] = (
+            answer.marginals.p,
+            _offsets(answer.marginals.sizes).tolist(),
+        )
     names = ("k", *SAMPLED[: len(choice.figures)])  # only some methods have all
     for first in range(0, len(choice.k), _PART):
         rows = slice(first, first + _PART)
@@ -141,7 +154,9 @@ def _sets(answer: Retrieved) -> Iterator[bytes]:
         }
         selected = pieces.pop("selected")
         if labels is not None:
-            selected = [list(map(labels.__getitem__, positions)) for positions in selected]
+            selected = [
+                list(map(labels.__getitem__, positions)) for positions in selected
+            ]
         columns = (
             selected,
             choice.k[rows].tolist(),
@@ -150,8 +165,13 @@ def _sets(answer: Retrieved) -> Iterator[bytes]:
         )
         fields = ("selected", *names, *pieces)
         # JSON has null for an unknown gap, NaN.
-        part = [dict(zip(fields, values, strict=True)) for values in zip(*columns, strict=True)]
-        n_items = sum(len(items) for column in (selected, *pieces.values()) for items in column)
+        part = [
+            dict(zip(fields, values, strict=True))
+            for values in zip(*columns, strict=True)
+        ]
+        n_items = sum(
+            len(items) for column in (selected, *pieces.values()) for items in column
+        )
         if n_items > _MAX_ITEMS_OF_PART:
             yield b",".join(map(json_bytes, part))
         else:

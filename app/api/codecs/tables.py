@@ -42,21 +42,30 @@ def _split(value: Any) -> Any:
     try:
         return orjson.loads(value) if value.startswith("[") else value.split(",")
     except orjson.JSONDecodeError as error:
-        raise ValueError("send names separated by commas, or a list of them as JSON") from error
+        raise ValueError(
+            "send names separated by commas, or a list of them as JSON"
+        ) from error
 
 
 class TableFields(DialectFields):
     """Query parameters beside a table: how it is to be read, and which of its columns come back."""
 
-    id: Text | None = Field(default=None, description="the column that comes back as `ids`")
-    keep: Annotated[Names, Field(max_length=_MAX_KEPT), BeforeValidator(_split)] = Field(
-        default=[], description="more columns, which come back under `kept`; separated by commas"
+    id: Text | None = Field(
+        default=None, description="the column that comes back as `ids`"
+    )
+    keep: Annotated[Names, Field(max_length=_MAX_KEPT), BeforeValidator(_split)] = (
+        Field(
+            default=[],
+            description="more columns, which come back under `kept`; separated by commas",
+        )
     )
 
     @property
     def carried_names(self) -> list[str]:
         """All columns that come back, once each."""
-        return list(dict.fromkeys([*([] if self.id is None else [self.id]), *self.keep]))
+        return list(
+            dict.fromkeys([*([] if self.id is None else [self.id]), *self.keep])
+        )
 
 
 class Sheet(NamedTuple):
@@ -88,10 +97,15 @@ async def unpacked(
     charge = charge_of(request)
     try:
         stream = await run_while_connected(
-            request, stores_of(request).datasets.arrow_of_parquet, body, charge, max_rows
+            request,
+            stores_of(request).datasets.arrow_of_parquet,
+            body,
+            charge,
+            max_rows,
         )
     except Invalid as error:  # the body itself is the file
         raise Invalid(
-            error.detail, [Flaw(flaw.loc.removeprefix(FILE), flaw.msg) for flaw in error.flaws]
+            error.detail,
+            [Flaw(flaw.loc.removeprefix(FILE), flaw.msg) for flaw in error.flaws],
         ) from error
     return ARROW, stream

@@ -46,7 +46,9 @@ async def received(
     the form are text of at most so many bytes, the last one of a name counts, but for those that
     may be `repeated`. A file of more than a megabyte is kept on disk.
     """
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    media_type = (
+        request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    )
     if media_type != FORM and media_type not in bare:
         raise unsupported(media_type, (FORM, *bare))
     if media_type == FORM:
@@ -59,7 +61,9 @@ async def received(
         try:
             file = form.get("file")
             if not isinstance(file, UploadFile):
-                raise Invalid.at("/file", "'file' is required, as a file: a part with a file name")
+                raise Invalid.at(
+                    "/file", "'file' is required, as a file: a part with a file name"
+                )
             texts = {
                 name: form.getlist(name) if name in repeated else form[name]
                 for name in form

@@ -60,7 +60,9 @@ async def acquire(request: Request) -> Response:
         cases = [question.known]
     is_long = usecase.seconds(len(cases), question) > _LONG_SECONDS
     pace: Pace = "long" if is_long else "in a thread"
-    response, batch = await run(request, pace, partial(_answer, request, question, model, cases))
+    response, batch = await run(
+        request, pace, partial(_answer, request, question, model, cases)
+    )
     if batch is not None:
         await stores_of(request).recorder.record(batch)
     return response
@@ -78,17 +80,30 @@ def _answer(
     states = usecase.acquire(model, cases, question, place)
     request_ids = carried.request_ids if carried.columns else None
     batch, ids = usecase.recorded(
-        stores_of(request), model, question, cases, states, caller_of(request), request_ids
+        stores_of(request),
+        model,
+        question,
+        cases,
+        states,
+        caller_of(request),
+        request_ids,
     )
     if ids is not None:
         carried = carried.with_ids(ids)
     head = {"model": model.named, **(carried.document() if carried.columns else {})}
     warnings = {"warnings": states.warnings}
     if is_one_case:
-        content = orjson.dumps({**head, **next(states.documents()), **warnings}, option=_DUMP)
+        content = orjson.dumps(
+            {**head, **next(states.documents()), **warnings}, option=_DUMP
+        )
     else:
         content = orjson.dumps({**head, **warnings}, option=_DUMP)
-        content = content[:-1] + b',"results":[' + b",".join(_written(states.documents())) + b"]}"
+        content = (
+            content[:-1]
+            + b',"results":['
+            + b",".join(_written(states.documents()))
+            + b"]}"
+        )
     return with_matrix(Response(content, media_type=JSON), question), batch
 
 
@@ -109,7 +124,11 @@ route = DirectRoute(
     acquire,
     body_type=AcquireRequest,
     examples={
-        "one case, the model above": {"model": "triage", "known": {"age": 58}, "budget": 60},
+        "one case, the model above": {
+            "model": "triage",
+            "known": {"age": 58},
+            "budget": 60,
+        },
         "two cases, worth stopping": _WORTH,
         "recorded when it is decided": {
             "model": "triage",

@@ -21,9 +21,12 @@ class AuditEntry(BaseModel):
 
     at: datetime
     who: str = Field(
-        description="name of the key; `admin`, `anonymous`, or `command line`", examples=["bank"]
+        description="name of the key; `admin`, `anonymous`, or `command line`",
+        examples=["bank"],
     )
-    client: str | None = Field(description="id of the key", examples=["payoff_1a2b3c4d"])
+    client: str | None = Field(
+        description="id of the key", examples=["payoff_1a2b3c4d"]
+    )
     action: str = Field(examples=["alias.set"])
     subject: str = Field(description="what was changed", examples=["triage@champion"])
     details: dict[str, Any] = Field(examples=[{"version": 1}])

@@ -48,8 +48,12 @@ _GIVEN = {
 )
 @needs(PREDICT_OR_TRAIN)
 async def model_benefit(
-    ref: Annotated[str, Path(openapi_examples={"the model above": {"value": "triage"}})],
-    body: Annotated[BenefitRequest, Body(openapi_examples={"two actions": {"value": _EXAMPLE}})],
+    ref: Annotated[
+        str, Path(openapi_examples={"the model above": {"value": "triage"}})
+    ],
+    body: Annotated[
+        BenefitRequest, Body(openapi_examples={"two actions": {"value": _EXAMPLE}})
+    ],
     request: Request,
 ) -> Response:
     """For two classes and two actions: the best threshold, the bound, mu and the curve B(t); for
@@ -78,13 +82,17 @@ async def model_benefit(
 )
 @needs(PREDICT_OR_TRAIN)
 async def benefit(
-    body: Annotated[GivenBenefitRequest, Body(openapi_examples={"four cases": {"value": _GIVEN}})],
+    body: Annotated[
+        GivenBenefitRequest, Body(openapi_examples={"four cases": {"value": _GIVEN}})
+    ],
     request: Request,
 ) -> Response:
     """The report of `/models/{ref}/benefit` for the probabilities of any system, and the true
     classes.
     """
-    return await limiters(request).long.run(request, _answer_with_probabilities, request, body)
+    return await limiters(request).long.run(
+        request, _answer_with_probabilities, request, body
+    )
 
 
 def _answer(request: Request, model: Loaded, body: BenefitRequest) -> Response:
@@ -101,12 +109,21 @@ def _answer_with_probabilities(request: Request, body: GivenBenefitRequest) -> R
 
 
 def _report(
-    request: Request, rows: usecase.Evidence, body: BenefitRequest, model: Loaded | None = None
+    request: Request,
+    rows: usecase.Evidence,
+    body: BenefitRequest,
+    model: Loaded | None = None,
 ) -> Response:
     charge_of(request)(usecase.extent(len(rows.y), len(rows.classes), body))
     version = None if model is None else ModelVersion(**model.named)
-    report = BenefitReport(model=version, **usecase.report(rows, body, body.priors, body.points))
+    report = BenefitReport(
+        model=version, **usecase.report(rows, body, body.priors, body.points)
+    )
     if wants_svg(request):
-        return svg(benefit_chart(report.model_dump(), corrected=body.priors is not None))
-    content = report.model_dump_json(by_alias=True, exclude={"model"} if model is None else None)
+        return svg(
+            benefit_chart(report.model_dump(), corrected=body.priors is not None)
+        )
+    content = report.model_dump_json(
+        by_alias=True, exclude={"model"} if model is None else None
+    )
     return Response(content, media_type=JSON, headers={"Vary": "Accept"})

@@ -17,7 +17,16 @@ _EXAMPLE = {
     "model": "assistant",
     "scores": [-2.1, -1.4, -0.3, 0.2, -0.6, 0.4, 1.1, 2.7],
     "classes": ["spam", "genuine"],
-    "labels": ["spam", "spam", "spam", "spam", "genuine", "genuine", "genuine", "genuine"],
+    "labels": [
+        "spam",
+        "spam",
+        "spam",
+        "spam",
+        "genuine",
+        "genuine",
+        "genuine",
+        "genuine",
+    ],
 }
 
 
@@ -29,7 +38,9 @@ _EXAMPLE = {
 )
 @needs(TRAIN)
 async def calibrate(
-    body: Annotated[CalibrateRequest, Body(openapi_examples={"eight scores": {"value": _EXAMPLE}})],
+    body: Annotated[
+        CalibrateRequest, Body(openapi_examples={"eight scores": {"value": _EXAMPLE}})
+    ],
     job_of: Annotated[Order, ordering("docs-calibration")],
 ) -> JobDocument:
     """The model's feature is `score`, or one for each class, by its name; its classes keep the

@@ -38,16 +38,21 @@ class CompareLead(Lead, Contender):
 class ComparedLearner(BaseModel):
     """A learner as it was compared."""
 
-    name: str = Field(description="its kind, and the parameters that are not the defaults")
+    name: str = Field(
+        description="its kind, and the parameters that are not the defaults"
+    )
     kind: str
     parameters: dict[str, Any]
-    fit_seconds: float | None = Field(description="mean of the folds; null where it failed")
+    fit_seconds: float | None = Field(
+        description="mean of the folds; null where it failed"
+    )
     converged: list[bool] | None = Field(
         default=None,
         description="whether the fit on each fold's rows did; null where that is no question",
     )
     error: str | None = Field(
-        default=None, description="why it could not be fitted, and has no rows in the table"
+        default=None,
+        description="why it could not be fitted, and has no rows in the table",
     )
 
 
@@ -66,7 +71,9 @@ class Comparison(BaseModel):
     dataset: str
     classes: list[int | str]
     rows: int
-    upper_bound: float = Field(description="mean benefit of someone who knows every class")
+    upper_bound: float = Field(
+        description="mean benefit of someone who knows every class"
+    )
     table: list[ComparedContender]
     best: CompareLead
     same_for_all: SameForAll
@@ -83,7 +90,10 @@ class CompareDocument(JobState):
 _EXAMPLE = {
     "dataset": EXAMPLE_ID,
     "learners": [{"kind": "logistic"}, {"kind": "cost_naive_bayes"}],
-    "benefits": {"healthy": {"healthy": 0, "ill": -1}, "ill": {"healthy": -10, "ill": 5}},
+    "benefits": {
+        "healthy": {"healthy": 0, "ill": -1},
+        "ill": {"healthy": -10, "ill": 5},
+    },
     "folds": 3,
 }
 
@@ -96,7 +106,8 @@ _EXAMPLE = {
 @needs(TRAIN)
 async def compare(
     body: Annotated[
-        CompareRequest, Body(openapi_examples={"the data set above": {"value": _EXAMPLE}})
+        CompareRequest,
+        Body(openapi_examples={"the data set above": {"value": _EXAMPLE}}),
     ],
     job_of: Annotated[Order, ordering("docs-comparison")],
 ) -> CompareDocument:

@@ -37,7 +37,9 @@ router = APIRouter(route_class=StrictRoute, include_in_schema=False)
 
 def install(app: FastAPI) -> None:
     """Serve the console from `app`."""
-    app.router.routes.append(GatedMount(PATH, _Files(directory=_FILES, html=True), name="console"))
+    app.router.routes.append(
+        GatedMount(PATH, _Files(directory=_FILES, html=True), name="console")
+    )
 
 
 @router.get("/")

@@ -16,7 +16,13 @@ from app.api.routing import StrictRoute
 from app.requests import datasets as usecase
 from app.requests.datasets import EXAMPLE_ID
 from app.tables.dataset import ColumnReport
-from app.tables.upload_request import Decimal, Delimiter, Encoding, Header, UploadRequest
+from app.tables.upload_request import (
+    Decimal,
+    Delimiter,
+    Encoding,
+    Header,
+    UploadRequest,
+)
 from payoff.errors import Invalid
 
 router = APIRouter(prefix="/datasets", tags=["train"], route_class=StrictRoute)
@@ -72,12 +78,15 @@ class Lineage(BaseModel):
 
     model: str
     versions: list[int] = Field(description="those that decided")
-    since: float | None = Field(description="seconds since 1970; null: from the first on")
+    since: float | None = Field(
+        description="seconds since 1970; null: from the first on"
+    )
     until: float | None = Field(description="before this; null: to the last")
     rows: int
     left_out: LeftOut
     warnings: list[str] = Field(
-        default_factory=list, description="why the rows are no fair sample of all decisions"
+        default_factory=list,
+        description="why the rows are no fair sample of all decisions",
     )
 
 
@@ -86,7 +95,9 @@ class DatasetDocument(BaseModel):
 
     model_config = ConfigDict(from_attributes=True)
 
-    id: str = Field(description="derived from content and labels: the same upload has the same id")
+    id: str = Field(
+        description="derived from content and labels: the same upload has the same id"
+    )
     name: str | None = Field(
         description="what the upload called it; `dataset` of other requests may be a name, too"
     )
@@ -126,9 +137,16 @@ _TYPES = (
     ' text stands for numbers: "number:1,234.5", "number:1.234,5", "boolean", "date" (ISO 8601) or'
     ' such as "date:%d/%m/%Y". Of numbers other values count as missing'
 )
-_FILE = {"type": "string", "format": "binary", "description": "CSV (gzipped or not) or Parquet"}
+_FILE = {
+    "type": "string",
+    "format": "binary",
+    "description": "CSV (gzipped or not) or Parquet",
+}
 _FORM_SCHEMA = UploadRequest.model_json_schema()
-_FORM_SCHEMA["properties"] |= {"file": _FILE, "types": {"type": "string", "description": _TYPES}}
+_FORM_SCHEMA["properties"] |= {
+    "file": _FILE,
+    "types": {"type": "string", "description": _TYPES},
+}
 _FORM_SCHEMA["required"].append("file")
 del _FORM_SCHEMA["properties"]["owner"]
 _FILE_SCHEMA = {"schema": {"type": "string", "format": "binary"}}
@@ -159,23 +177,31 @@ class UploadQuery(BaseModel):
         openapi_examples={"example": {"value": ["condition"]}},
     )
     drop_classes: list[str] = Query(
-        default_factory=list, description="leave rows of this class out; repeat it for several"
+        default_factory=list,
+        description="leave rows of this class out; repeat it for several",
     )
     name: str | None = Query(
-        None, description="what you call it", openapi_examples={"example": {"value": "triage"}}
+        None,
+        description="what you call it",
+        openapi_examples={"example": {"value": "triage"}},
     )
     label_type: Literal["auto", "number"] | None = Query(
-        None, description="`number`: integers are to be regressed on, and are no classes"
+        None,
+        description="`number`: integers are to be regressed on, and are no classes",
     )
     types: str | None = Query(None, description=_TYPES)
     delimiter: Delimiter | None = Query(None, description=_DIALECT)
     decimal: Decimal | None = Query(None, description=_DIALECT)
     encoding: Encoding | None = Query(None, description=_DIALECT)
     header: Header | None = Query(None, description=_DIALECT)
-    drop_unlabelled: bool | None = Query(None, description="leave rows without a label out")
+    drop_unlabelled: bool | None = Query(
+        None, description="leave rows without a label out"
+    )
 
 
-@router.post("", status_code=201, responses=problems(413, 415, 422, 503), openapi_extra=_BODY)
+@router.post(
+    "", status_code=201, responses=problems(413, 415, 422, 503), openapi_extra=_BODY
+)
 @needs(UPLOAD)
 async def upload_dataset(
     request: Request,
@@ -213,7 +239,10 @@ async def upload_dataset(
 @router.get("", responses=problems(422))
 @needs(TRAIN)
 def list_datasets(
-    stores: StoresDep, caller: CallerDep, page_size: PageSize = 50, page_token: PageToken = None
+    stores: StoresDep,
+    caller: CallerDep,
+    page_size: PageSize = 50,
+    page_token: PageToken = None,
 ) -> DatasetPage:
     """List data sets, newest first."""
     datasets, token = stores.datasets.page(page_size, page_token, caller.sees_data_of)
@@ -222,13 +251,18 @@ def list_datasets(
 
 @router.get("/{dataset_id}", responses=problems(404))
 @needs(TRAIN)
-def get_dataset(dataset_id: DatasetId, stores: StoresDep, caller: CallerDep) -> DatasetDocument:
+def get_dataset(
+    dataset_id: DatasetId, stores: StoresDep, caller: CallerDep
+) -> DatasetDocument:
     """Describe a data set, by its id or by its name: the last that you uploaded under it."""
     return DatasetDocument.model_validate(usecase.find(stores, dataset_id, caller))
 
 
 @router.delete(
-    "/{dataset_id}", status_code=204, response_class=Response, responses=problems(404, 409)
+    "/{dataset_id}",
+    status_code=204,
+    response_class=Response,
+    responses=problems(404, 409),
 )
 @needs(TRAIN)
 def delete_dataset(dataset_id: DatasetId, stores: StoresDep, caller: CallerDep) -> None:

@@ -48,7 +48,8 @@ def check_ready(request: Request, stores: Stores) -> None:
     state = request.app.state
     preloader = stores.registry.preloader
     unloaded = (
-        f"{len(preloader.awaited)} of the versions that aliases and names mean are not loaded yet"
+        f"{len(preloader.awaited)} of the versions that aliases and names mean "
+        "are not loaded yet"
     )
     checks = (
         ("the service is stopping", state.stopping.is_set()),
@@ -60,7 +61,9 @@ def check_ready(request: Request, stores: Stores) -> None:
     reasons = [text for text, is_wrong in checks if is_wrong]
     parts = (state.service.keyring, state.service.worker)
     obstacles = (part.obstacle for part in parts if part is not None)
-    reasons += filter(None, (*obstacles, stores.database.obstacle(), *_unwritable(stores)))
+    reasons += filter(
+        None, (*obstacles, stores.database.obstacle(), *_unwritable(stores))
+    )
     if reasons:
         raise NotReady("; ".join(reasons))
 
@@ -75,7 +78,10 @@ async def access() -> None:
 
 def _unwritable(stores: Stores) -> Iterator[str]:
     """The stores that cannot be written: training and uploads fail then; predictions go on."""
-    storages = (("models", stores.registry.storage), ("data sets", stores.datasets.storage))
+    storages = (
+        ("models", stores.registry.storage),
+        ("data sets", stores.datasets.storage),
+    )
     for name, storage in storages:
         obstacle = storage.obstacle()
         if obstacle:
@@ -90,5 +96,7 @@ def _unwritable(stores: Stores) -> Iterator[str]:
 )
 @needs(METRICS)  # metrics name every model, and its benefits
 async def metrics(request: Request) -> Response:
-    content = await limiters(request).metrics.run(request, request.app.state.metrics.report)
+    content = await limiters(request).metrics.run(
+        request, request.app.state.metrics.report
+    )
     return Response(content, media_type=CONTENT_TYPE_LATEST)

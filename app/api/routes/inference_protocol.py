@@ -71,16 +71,22 @@ async def v2_server() -> ServerMetadata:
 
 
 @router.get(
-    "/models/{ref}", summary="The inputs and outputs of a model", responses=problems(404, 409)
+    "/models/{ref}",
+    summary="The inputs and outputs of a model",
+    responses=problems(404, 409),
 )
 @router.get("/models/{ref}/versions/{version}", include_in_schema=False)
 @needs(PREDICT_OR_TRAIN)
-async def v2_model(ref: ModelReference, request: Request, stores: StoresDep) -> ModelMetadata:
+async def v2_model(
+    ref: ModelReference, request: Request, stores: StoresDep
+) -> ModelMetadata:
     model = await loaded_by_path(request, _reference(request, ref))
     described = await run_in_threadpool(stores.registry.index.model, model.name)
     inputs = [
         TensorMetadata(
-            name=part.name, datatype=_DATATYPES.get(part.form or part.type, "FP64"), shape=[-1]
+            name=part.name,
+            datatype=_DATATYPES.get(part.form or part.type, "FP64"),
+            shape=[-1],
         )
         for part in model.card.features
     ]
@@ -90,11 +96,16 @@ async def v2_model(ref: ModelReference, request: Request, stores: StoresDep) -> 
         platform=f"payoff_{model.card.learner.kind}",
         inputs=inputs,
         outputs=_outputs(model),
-        parameters={"version": str(model.version), "classes": orjson.dumps(model.classes).decode()},
+        parameters={
+            "version": str(model.version),
+            "classes": orjson.dumps(model.classes).decode(),
+        },
     )
 
 
-@router.get("/models/{ref}/ready", summary="Can a model answer?", responses=problems(404, 409))
+@router.get(
+    "/models/{ref}/ready", summary="Can a model answer?", responses=problems(404, 409)
+)
 @router.get("/models/{ref}/versions/{version}/ready", include_in_schema=False)
 @needs(PREDICT_OR_TRAIN)
 async def v2_model_ready(ref: ModelReference, request: Request) -> ModelReady:
@@ -134,7 +145,9 @@ _EXAMPLE = {
 @needs(PREDICT)
 async def v2_infer(
     ref: ModelReference,
-    body: Annotated[InferRequest, Body(openapi_examples={"the model above": {"value": _EXAMPLE}})],
+    body: Annotated[
+        InferRequest, Body(openapi_examples={"the model above": {"value": _EXAMPLE}})
+    ],
     request: Request,
 ) -> Response:
     """The question of `/predict` as tensors: `inputs` are one matrix [n, features], or one tensor
@@ -163,7 +176,9 @@ def _predict_body(document: InferRequest, model: str, charge: Charge) -> JsonIns
 def _encode(document: InferRequest, _form: str, answered: Answered) -> Response:
     answer = answered.answer
     has_rule = "rule" in (document.parameters or {})
-    is_default = isinstance(answer, Answer) and answer.rule == "most_probable" and not has_rule
+    is_default = (
+        isinstance(answer, Answer) and answer.rule == "most_probable" and not has_rule
+    )
     notes = [_NO_MATRIX] if is_default else []
     return encode(answered, document.id, document.outputs or [], notes=notes)
 
@@ -176,6 +191,8 @@ def _outputs(model: Loaded) -> list[TensorMetadata]:
         return []
     return [
         TensorMetadata(name="decisions", datatype=BYTES, shape=[-1]),
-        TensorMetadata(name="probabilities", datatype="FP64", shape=[-1, len(model.classes)]),
+        TensorMetadata(
+            name="probabilities", datatype="FP64", shape=[-1, len(model.classes)]
+        ),
         TensorMetadata(name="expected_benefits", datatype="FP64", shape=[-1, -1]),
     ]

@@ -55,7 +55,9 @@ def document(job: Job) -> Any:
 
 def add_routes(prefix: str, kinds: Sequence[str], *, shown: bool = False) -> None:
     """List, look at, follow and cancel jobs of these `kinds` below a path."""
-    job_id = Path(openapi_examples={"of POST /train": {"value": id_of_key(EXAMPLE_KEY)}})
+    job_id = Path(
+        openapi_examples={"of POST /train": {"value": id_of_key(EXAMPLE_KEY)}}
+    )
     options: dict[str, Any] = {"include_in_schema": shown}
 
     def existing(stores: StoresDep, caller: CallerDep, job_id: str = job_id) -> Job:
@@ -94,7 +96,10 @@ def add_routes(prefix: str, kinds: Sequence[str], *, shown: bool = False) -> Non
             page_token=page_token,
             results_of=PUBLISHING,
         )
-        documents = [(JobDocument if job.kind in PUBLISHING else JobState).of(job) for job in jobs]
+        documents = [
+            (JobDocument if job.kind in PUBLISHING else JobState).of(job)
+            for job in jobs
+        ]
         return {"jobs": documents, "next_page_token": token}
 
     @router.get(
@@ -105,7 +110,10 @@ def add_routes(prefix: str, kinds: Sequence[str], *, shown: bool = False) -> Non
     )
     @needs(TRAIN)
     async def get_job(
-        request: Request, response: Response, job: Job = existing_job, prefer: Prefer = None
+        request: Request,
+        response: Response,
+        job: Job = existing_job,
+        prefer: Prefer = None,
     ) -> Any:
         """A comparison with `Accept: image/svg+xml` is a chart of its intervals; 409 while there is
         none.
@@ -115,7 +123,9 @@ def add_routes(prefix: str, kinds: Sequence[str], *, shown: bool = False) -> Non
         if not isinstance(current, CompareDocument) or not wants_svg(request):
             return current
         if current.result is None:
-            raise Conflict(f"the comparison has no table to draw: it is {current.status}")
+            raise Conflict(
+                f"the comparison has no table to draw: it is {current.status}"
+            )
         result = current.result.model_dump()
         return svg(await limiters(request).long.run(request, comparison_chart, result))
 

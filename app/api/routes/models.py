@@ -11,7 +11,13 @@ from fastapi import APIRouter, Body, Depends, Path, Response
 from pydantic import BaseModel, Field
 
 from app.api.codecs.media_types import BINARY, JSON
-from app.api.dependencies import CallerDep, PageSize, PageToken, StoresDep, only_own_models
+from app.api.dependencies import (
+    CallerDep,
+    PageSize,
+    PageToken,
+    StoresDep,
+    only_own_models,
+)
 from app.api.errors import problems
 from app.api.gate import PREDICT_OR_TRAIN, TRAIN, needs
 from app.api.routing import StrictRoute
@@ -50,7 +56,9 @@ MatrixName = Annotated[str, Path(pattern=f"^{NAME}$", examples=["autumn-2026"])]
 MatrixReference = Annotated[
     str,
     Path(
-        pattern=f"^{NAME}(:{NUMBER})?$", description="or `autumn-2026:1`", examples=["autumn-2026"]
+        pattern=f"^{NAME}(:{NUMBER})?$",
+        description="or `autumn-2026:1`",
+        examples=["autumn-2026"],
     ),
 ]
 
@@ -131,7 +139,9 @@ class MatrixDocument(BaseModel):
     versions: list[int]
 
 
-_MATRIX = {"benefits": {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}}}
+_MATRIX = {
+    "benefits": {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}}
+}
 
 
 @router.get("", summary="List models by name", responses=problems(422))
@@ -142,19 +152,24 @@ def list_models(
     page_size: PageSize = 50,
     page_token: PageToken = None,
 ) -> ModelList:
-    lines, token = usecase.page(stores, caller, page_size=page_size, page_token=page_token)
+    lines, token = usecase.page(
+        stores, caller, page_size=page_size, page_token=page_token
+    )
     return ModelList(models=lines, next_page_token=token)
 
 
 @router.put(
-    "/{name}/aliases/{alias}", summary="Point an alias at a version", responses=problems(404, 422)
+    "/{name}/aliases/{alias}",
+    summary="Point an alias at a version",
+    responses=problems(404, 422),
 )
 @needs(TRAIN)
 def set_alias(
     name: ModelName,
     alias: AliasName,
     body: Annotated[
-        AliasTarget, Body(openapi_examples={"the first version": {"value": {"version": 1}}})
+        AliasTarget,
+        Body(openapi_examples={"the first version": {"value": {"version": 1}}}),
     ],
     stores: StoresDep,
     caller: CallerDep,
@@ -162,9 +177,12 @@ def set_alias(
     """`name@alias` means that version here at once, and in other processes when they have loaded
     it, mostly within a second. The history keeps who changed it and when.
     """
-    promoted = usecase.set_alias(stores, name, alias, body.version, body.shadow, by=caller)
+    promoted = usecase.set_alias(
+        stores, name, alias, body.version, body.shadow, by=caller
+    )
     warnings = [
-        f"{version} is what the alias means now, and no challenger any more" for version in promoted
+        f"{version} is what the alias means now, and no challenger any more"
+        for version in promoted
     ]
     shadow = stores.shadows.read(name).get(alias, [])
     return AliasDocument(
@@ -179,7 +197,9 @@ def set_alias(
     responses=problems(404, 422),
 )
 @needs(TRAIN)
-def delete_alias(name: ModelName, alias: AliasName, stores: StoresDep, caller: CallerDep) -> None:
+def delete_alias(
+    name: ModelName, alias: AliasName, stores: StoresDep, caller: CallerDep
+) -> None:
     usecase.delete_alias(stores, name, alias, by=caller)
 
 
@@ -198,7 +218,8 @@ def get_version(name: ModelName, version: VersionNumber, stores: StoresDep) -> R
     that stops there.
     """
     return Response(
-        stores.registry.index.card(name, version).model_dump_json(by_alias=True), media_type=JSON
+        stores.registry.index.card(name, version).model_dump_json(by_alias=True),
+        media_type=JSON,
     )
 
 
@@ -211,13 +232,17 @@ def get_version(name: ModelName, version: VersionNumber, stores: StoresDep) -> R
             "description": "The file, whose digest was verified before. Loading a joblib file runs"
             " the code it names",
             "content": {BINARY: {"schema": {"type": "string", "format": "binary"}}},
-            "headers": {"ETag": {"description": "its SHA-256", "schema": {"type": "string"}}},
+            "headers": {
+                "ETag": {"description": "its SHA-256", "schema": {"type": "string"}}
+            },
         },
         **problems(404, 409, 422),
     },
 )
 @needs(TRAIN)
-def get_artifact(name: ModelName, version: VersionNumber, stores: StoresDep) -> Response:
+def get_artifact(
+    name: ModelName, version: VersionNumber, stores: StoresDep
+) -> Response:
     """The joblib file, as the service loads it."""
     card, content = stores.registry.artifact(name, version)
     headers = {
@@ -236,7 +261,9 @@ def get_artifact(name: ModelName, version: VersionNumber, stores: StoresDep) -> 
 def save_matrix(
     name: ModelName,
     matrix: MatrixName,
-    body: Annotated[MatrixFields, Body(openapi_examples={"two actions": {"value": _MATRIX}})],
+    body: Annotated[
+        MatrixFields, Body(openapi_examples={"two actions": {"value": _MATRIX}})
+    ],
     stores: StoresDep,
     caller: CallerDep,
 ) -> MatrixDocument:
@@ -245,7 +272,9 @@ def save_matrix(
     version; versions do not change.
     """
     return get_matrix(
-        name, saved_matrices.save(stores, name, matrix, body, by=caller).reference, stores
+        name,
+        saved_matrices.save(stores, name, matrix, body, by=caller).reference,
+        stores,
     )
 
 
@@ -257,19 +286,26 @@ def save_matrix(
 @needs(PREDICT_OR_TRAIN)
 def list_matrices(name: ModelName, stores: StoresDep) -> MatrixList:
     lines = [
-        {**asdict(saved), "versions": count} for saved, count in saved_matrices.newest(stores, name)
+        {**asdict(saved), "versions": count}
+        for saved, count in saved_matrices.newest(stores, name)
     ]
     return MatrixList.model_validate({"model": name, "matrices": lines})
 
 
 @router.get(
-    "/{name}/matrices/{matrix}", summary="A version of a saved matrix", responses=problems(404, 422)
+    "/{name}/matrices/{matrix}",
+    summary="A version of a saved matrix",
+    responses=problems(404, 422),
 )
 @needs(PREDICT_OR_TRAIN)
-def get_matrix(name: ModelName, matrix: MatrixReference, stores: StoresDep) -> MatrixDocument:
+def get_matrix(
+    name: ModelName, matrix: MatrixReference, stores: StoresDep
+) -> MatrixDocument:
     saved, versions = saved_matrices.describe(stores, name, matrix)
     benefits, actions = saved.stated
-    return MatrixDocument(**asdict(saved), benefits=benefits, actions=actions, versions=versions)
+    return MatrixDocument(
+        **asdict(saved), benefits=benefits, actions=actions, versions=versions
+    )
 
 
 @router.delete(
@@ -323,10 +359,14 @@ def get_model(name: ModelReference, stores: StoresDep) -> ModelDocument | Respon
                 "alias_history": page.history,
             }
         )
-    return Response(usecase.card_of(stores, name).model_dump_json(by_alias=True), media_type=JSON)
+    return Response(
+        usecase.card_of(stores, name).model_dump_json(by_alias=True), media_type=JSON
+    )
 
 
-@router.delete("/{name}", summary="Delete a model", **_NO_CONTENT, responses=problems(404, 422))
+@router.delete(
+    "/{name}", summary="Delete a model", **_NO_CONTENT, responses=problems(404, 422)
+)
 @needs(TRAIN)
 def delete_model(name: ModelName, stores: StoresDep, caller: CallerDep) -> None:
     """With all its versions and aliases. Version numbers are not used again, and the alias history

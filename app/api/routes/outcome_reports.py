@@ -45,7 +45,9 @@ class Difference(Amount):
 
     cases: int
     reason: str | None = Field(description="why there is no interval")
-    p_value: float | None = Field(description="of the difference being 0; null without an interval")
+    p_value: float | None = Field(
+        description="of the difference being 0; null without an interval"
+    )
     dispersion: float | None = Field(description="observed over promised variance")
     day_inflation: float | None = Field(
         description="variance by the sums of days, over that of independent cases; null: of one day"
@@ -119,7 +121,9 @@ class OutcomeReport(QuantityReport, Earnings):
     )
     overrides: Overrides
     told_benefits: Gain = Field(description="benefits told, less those of the matrix")
-    priors: dict[str, Any] = Field(description="classes that occurred against those of training")
+    priors: dict[str, Any] = Field(
+        description="classes that occurred against those of training"
+    )
     drift: dict[str, list[dict[str, Any]]] = Field(description="of scores and features")
     shadow: list[Challenger] = Field(
         description="challengers against what was decided, by confidence sequences"
@@ -127,7 +131,9 @@ class OutcomeReport(QuantityReport, Earnings):
     groups: list[Group] | None
 
 
-_REPORT: TypeAdapter[OutcomeReport | QuantityReport] = TypeAdapter(OutcomeReport | QuantityReport)
+_REPORT: TypeAdapter[OutcomeReport | QuantityReport] = TypeAdapter(
+    OutcomeReport | QuantityReport
+)
 
 
 class ReportQuery(Period):

@@ -186,7 +186,10 @@ _DECISION_ID = Path(openapi_examples={"a visit": {"value": "visit-1"}})
 
 
 @router.delete(
-    "/outcomes/{id:path}", status_code=204, response_class=Response, responses=problems(404, 503)
+    "/outcomes/{id:path}",
+    status_code=204,
+    response_class=Response,
+    responses=problems(404, 503),
 )
 @needs(ADMIN)
 def erase_decision(

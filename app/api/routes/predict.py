@@ -44,12 +44,20 @@ from payoff.errors import Invalid
 
 _READERS = (NPY, *TABULAR)
 _LONG_NUMBERS = 500_000  # of an answer; more take tenths of a second
-_LONG_EXPLAINED_NUMBERS = 1_000  # with explanations, whose trees take up to a second for so many
-_LONG_DISTRIBUTIONS = 500  # rows of a model of numbers; their distributions take up to a second
-_INLINE_LIMITED_NUMBERS = 200  # of an answer with limits, which takes less than a millisecond
+_LONG_EXPLAINED_NUMBERS = (
+    1_000  # with explanations, whose trees take up to a second for so many
+)
+_LONG_DISTRIBUTIONS = (
+    500  # rows of a model of numbers; their distributions take up to a second
+)
+_INLINE_LIMITED_NUMBERS = (
+    200  # of an answer with limits, which takes less than a millisecond
+)
 
 
-def question_of(body: PredictBody, model: Loaded | None, stores: Stores) -> PredictQuestion:
+def question_of(
+    body: PredictBody, model: Loaded | None, stores: Stores
+) -> PredictQuestion:
     """The question of a body: its rows for the model, and the saved matrix that it names."""
     fields = body.fields
     key = body.key
@@ -92,7 +100,11 @@ def pace_of_answer(question: PredictQuestion, model: Loaded | None, size: int) -
 
 
 def answer_to(
-    stores: Stores, caller: Caller, model: Loaded | None, question: PredictQuestion, form: str
+    stores: Stores,
+    caller: Caller,
+    model: Loaded | None,
+    question: PredictQuestion,
+    form: str,
 ) -> tuple[Answered, Batch | None]:
     """The answer, for a media type, and the decisions to be recorded before it is sent."""
     if question.fields.explain and form != JSON:
@@ -102,7 +114,8 @@ def answer_to(
     if batch is not None:
         if form == NPY and carried.id is None:
             raise Invalid.at(
-                "/record", "an array of numbers has no place for the ids; ask for JSON or a table"
+                "/record",
+                "an array of numbers has no place for the ids; ask for JSON or a table",
             )
         carried = carried.with_ids([row.id for row in batch.rows])
     return Answered(answer, model, carried), batch
@@ -145,7 +158,9 @@ async def answered(
     model = None if reference is None else await loaded(request, reference)
     form = media_type_of_answer(request, forms)
     stores = stores_of(request)
-    question = await run(request, pace_of(size), partial(question_of, body, model, stores))
+    question = await run(
+        request, pace_of(size), partial(question_of, body, model, stores)
+    )
     fields, rows, _ = question
 
     def work() -> tuple[Response, Batch | None]:
@@ -160,7 +175,9 @@ async def answered(
     if batch is not None:
         await stores.recorder.record(batch)
     if model is not None:
-        request.app.state.metrics.requests.decided(model.name, model.version, len(rows.X))
+        request.app.state.metrics.requests.decided(
+            model.name, model.version, len(rows.X)
+        )
     return response
 
 
@@ -184,7 +201,9 @@ async def predict(request: Request) -> Response:
     if kind == JSON:
         return await answered(request, len(body), partial(predict_body, request, body))
     kind, body = await unpacked(request, kind, body)
-    return await answered(request, len(body), partial(body_of_columns, request, kind, body))
+    return await answered(
+        request, len(body), partial(body_of_columns, request, kind, body)
+    )
 
 
 _EXAMPLE = {
@@ -196,7 +215,12 @@ _EXAMPLE = {
     "benefits": {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}},
 }
 _RECORDED = _EXAMPLE | {
-    "instances": [[58, 141, "mild"], [36, 118, "none"], [61, 150, "typical"], [40, 122, "none"]],
+    "instances": [
+        [58, 141, "mild"],
+        [36, 118, "none"],
+        [61, 150, "typical"],
+        [40, 122, "none"],
+    ],
     "record": {"ids": ["visit-1", "visit-2", "visit-3", "visit-4"], "instances": True},
 }
 _GIVEN = {
@@ -207,7 +231,10 @@ _GIVEN = {
 _COSTS = {
     "probabilities": [[0.9, 0.1], [0.4, 0.6]],
     "classes": ["healthy", "ill"],
-    "cost_matrix": {"healthy": {"wait": 0, "treat": 1}, "ill": {"wait": 10, "treat": -5}},
+    "cost_matrix": {
+        "healthy": {"wait": 0, "treat": 1},
+        "ill": {"wait": 10, "treat": -5},
+    },
     "explain": True,
 }
 _BY_CASE = _GIVEN | {
@@ -217,7 +244,10 @@ _BY_CASE = _GIVEN | {
     },
     "columns": {"fee": [1, 4.5]},
 }
-_LIMITED = _GIVEN | {"probabilities": [[0.9, 0.1], [0.4, 0.6], [0.2, 0.8]], "limits": {"treat": 1}}
+_LIMITED = _GIVEN | {
+    "probabilities": [[0.9, 0.1], [0.4, 0.6], [0.2, 0.8]],
+    "limits": {"treat": 1},
+}
 route = DirectRoute(
     "/predict",
     predict,

@@ -25,14 +25,20 @@ class ReplayedAlternative(Versus):
     cases: int = Field(description="that it decided")
     known: int = Field(description="those of them whose truth is known")
     error: str | None = Field(default=None, description="why it has no figures")
-    basis: str | None = Field(default=None, description="the cases that mean and total are about")
+    basis: str | None = Field(
+        default=None, description="the cases that mean and total are about"
+    )
     mean: float | None = None
     total: float | None = None
-    done: Earned | None = Field(default=None, description="what was done, by the matrix")
+    done: Earned | None = Field(
+        default=None, description="what was done, by the matrix"
+    )
     difference: Gain | None = Field(
         default=None, description="to what was done; its interval is for this one alone"
     )
-    bounds: Bounds | None = Field(default=None, description="of the mean difference over all cases")
+    bounds: Bounds | None = Field(
+        default=None, description="of the mean difference over all cases"
+    )
     adjusted_p_value: float | None = Field(
         default=None, description="corrected for the number of alternatives (Holm)"
     )
@@ -45,7 +51,9 @@ class Replayed(BaseModel):
     versions: list[int] | None = Field(description="null: all")
     decisions: int
     known: int
-    left_out: dict[str, int] = Field(description="decisions that cannot be compared, by the reason")
+    left_out: dict[str, int] = Field(
+        description="decisions that cannot be compared, by the reason"
+    )
     maturing: Maturing
     selective: Selective
     alternatives: list[ReplayedAlternative]
@@ -71,7 +79,9 @@ _EXAMPLE = {
 )
 @needs(TRAIN)
 async def replay(
-    ref: Annotated[str, Path(openapi_examples={"the model above": {"value": "triage"}})],
+    ref: Annotated[
+        str, Path(openapi_examples={"the model above": {"value": "triage"}})
+    ],
     body: Annotated[
         usecase.ReplayRequest,
         Body(openapi_examples={"a version, and two rules": {"value": _EXAMPLE}}),

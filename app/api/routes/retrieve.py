@@ -77,14 +77,20 @@ def _read(request: Request, kind: str, body: bytes) -> _Question:
     if kind == NPY:
         query = read_query(request, RetrieveFields, _TEXT_FIELDS)
         sets = None if query.model else sets_of_npy(body, charge)
-        return _Question(query, sets, lambda model: rows_of_npy(body, model.schema, charge))
+        return _Question(
+            query, sets, lambda model: rows_of_npy(body, model.schema, charge)
+        )
     refuse_query(request)
     fields = checked(RetrieveRequest, parsed(body, charge))
     instances = fields.instances
     sets = None if fields.probabilities is None else sets_of_list(fields.probabilities)
-    check_one_source(fields.model, probabilities=sets is not None, instances=instances is not None)
+    check_one_source(
+        fields.model, probabilities=sets is not None, instances=instances is not None
+    )
     return _Question(
-        fields, sets, lambda model: encode_instances(model, instances, (), has_booleans=True)
+        fields,
+        sets,
+        lambda model: encode_instances(model, instances, (), has_booleans=True),
     )
 
 

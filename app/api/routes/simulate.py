@@ -38,7 +38,8 @@ _EXAMPLE = {
 @needs(PREDICT)
 async def simulate(
     body: Annotated[
-        SimulateRequest, Body(openapi_examples={"the data set above": {"value": _EXAMPLE}})
+        SimulateRequest,
+        Body(openapi_examples={"the data set above": {"value": _EXAMPLE}}),
     ],
     request: Request,
     stores: StoresDep,
@@ -50,13 +51,19 @@ async def simulate(
     card, under `metrics.acquisition`.
     """
     model = await loaded(request, body.model)
-    return await limiters(request).long.run(request, _answer, request, stores, body, model)
+    return await limiters(request).long.run(
+        request, _answer, request, stores, body, model
+    )
 
 
-def _answer(request: Request, stores: Stores, body: SimulateRequest, model: Loaded) -> Response:
+def _answer(
+    request: Request, stores: Stores, body: SimulateRequest, model: Loaded
+) -> Response:
     body = with_saved(stores, body, model.name, model.classes)
     answer = Simulation(
         model=ModelVersion(**model.named),
         **usecase.simulate(stores, model, body, caller_of(request)),
     )
-    return with_matrix(Response(answer.model_dump_json(by_alias=True), media_type=JSON), body)
+    return with_matrix(
+        Response(answer.model_dump_json(by_alias=True), media_type=JSON), body
+    )

@@ -30,7 +30,9 @@ class JobDocument(JobState):
 
     @classmethod
     def outcome(cls, result: dict[str, Any] | None) -> dict[str, Any]:
-        return {name: (result or {}).get(name) for name in ("model", "metrics", "warnings")}
+        return {
+            name: (result or {}).get(name) for name in ("model", "metrics", "warnings")
+        }
 
 
 EXAMPLE_KEY = "docs-example"

@@ -9,12 +9,23 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
-from sqlalchemy import Column, Connection, MetaData, String, Table, func, inspect, select
+from sqlalchemy import (
+    Column,
+    Connection,
+    MetaData,
+    String,
+    Table,
+    func,
+    inspect,
+    select,
+)
 
 from app.errors import Conflict
 
 FOLDER = Path(__file__).parent
-REVISION = Table("payoff_revision", MetaData(), Column("version_num", String(32), primary_key=True))
+REVISION = Table(
+    "payoff_revision", MetaData(), Column("version_num", String(32), primary_key=True)
+)
 
 _LOCK = 0x7061796F6666  # "payoff": the process that holds it in PostgreSQL may change the tables
 
@@ -24,12 +35,16 @@ class Transactions(Protocol):
 
     def reading(self) -> AbstractContextManager[Connection]: ...
 
-    def writing(self, *, without_timeout: bool) -> AbstractContextManager[Connection]: ...
+    def writing(
+        self, *, without_timeout: bool
+    ) -> AbstractContextManager[Connection]: ...
 
 
 def known() -> list[str]:
     """All revisions, oldest first; the last is what this program needs."""
-    return sorted(file.name.split("_")[0] for file in (FOLDER / "versions").glob("[0-9]*_*.py"))
+    return sorted(
+        file.name.split("_")[0] for file in (FOLDER / "versions").glob("[0-9]*_*.py")
+    )
 
 
 def current(connection: Connection) -> str | None:

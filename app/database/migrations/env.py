@@ -4,5 +4,7 @@ from alembic import context
 
 from app.database.migrations import REVISION
 
-context.configure(connection=context.config.attributes["connection"], version_table=REVISION.name)
+context.configure(
+    connection=context.config.attributes["connection"], version_table=REVISION.name
+)
 context.run_migrations()

@@ -86,7 +86,9 @@ def parquet_of(table: Table) -> bytes:
     columns = []
     for name in table.header():
         try:
-            columns.append(table.arrow(name) if table.is_frame else pa.array(table.column(name)))
+            columns.append(
+                table.arrow(name) if table.is_frame else pa.array(table.column(name))
+            )
         except (pa.ArrowException, TypeError, OverflowError) as error:
             fault = f"{name!r} has values of several kinds, or too great ones: {error}"
             raise ValueError(fault) from error
@@ -126,7 +128,11 @@ def decided(content: bytes) -> tuple[bytes, dict[str, Any]]:
 
 def _quantities(table: pa.Table) -> dict[str, Any]:
     """The columns of an answer of a model of numbers."""
-    fields = {"value": "values", "decision": "decisions", "expected_cost": "expected_costs"}
+    fields = {
+        "value": "values",
+        "decision": "decisions",
+        "expected_cost": "expected_costs",
+    }
     present = [name for name in fields if name in table.column_names]
     columns = {fields[name]: table.column(name).to_numpy() for name in present}
     if "low" in table.column_names:
@@ -142,7 +148,9 @@ def metadata_of(content: bytes) -> bytes:
 
 
 @contextmanager
-def parquet_parts(source: Path, size: float) -> Iterator[tuple[list[str], Iterator[Part]]]:
+def parquet_parts(
+    source: Path, size: float
+) -> Iterator[tuple[list[str], Iterator[Part]]]:
     """The columns of a Parquet file, and its rows in one or more streams of about `size` bytes."""
     try:
         with parquet.ParquetFile(source, pre_buffer=False, buffer_size=2**20) as file:
@@ -164,7 +172,9 @@ def _streams(file: Any, rows: float) -> Iterator[Part]:
     done = 0
     for batch in file.iter_batches(max(int(rows), 1)):
         done += batch.num_rows
-        yield Part(_stream_of(pa.Table.from_batches([batch])), batch.num_rows, done / total)
+        yield Part(
+            _stream_of(pa.Table.from_batches([batch])), batch.num_rows, done / total
+        )
 
 
 class ParquetWriter:

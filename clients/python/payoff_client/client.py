@@ -10,7 +10,14 @@ from typing import Any, Self, Unpack, cast
 import httpx
 import numpy as np
 
-from payoff_client.deciding import SMALL, Decisions, decisions_of, named, of_array, stated
+from payoff_client.deciding import (
+    SMALL,
+    Decisions,
+    decisions_of,
+    named,
+    of_array,
+    stated,
+)
 from payoff_client.documents import (
     BenefitOptions,
     Benefits,
@@ -99,13 +106,17 @@ class Datasets(Linked[Mode]):
 
         `period` are `since` and `until`.
         """
-        call = post("/datasets/from-outcomes", {"model": model, **stated(name=name, **period)})
+        call = post(
+            "/datasets/from-outcomes", {"model": model, **stated(name=name, **period)}
+        )
         return await self._link.document(call, Stored)
 
     @shared
     async def get(self, dataset: str) -> Object:
         """Describe a data set, by its id or name."""
-        return await self._link.document(Call("GET", f"/datasets/{step(dataset)}"), Object)
+        return await self._link.document(
+            Call("GET", f"/datasets/{step(dataset)}"), Object
+        )
 
     @shared
     async def list(self) -> builtins.list[Object]:
@@ -216,12 +227,20 @@ class Service(Linked[Mode]):
         JobFailed where the file cannot be used.
         """
         fields = {
-            field: value if field == "classes" or isinstance(value, str) else json_of(value)
-            for field, value in stated(format=format, dataset=dataset, **options).items()
+            field: value
+            if field == "classes" or isinstance(value, str)
+            else json_of(value)
+            for field, value in stated(
+                format=format, dataset=dataset, **options
+            ).items()
         }
         path = Path(file)
-        order = form(f"/models/{step(name)}/versions", fields, path.name, path.read_bytes())
-        return self._published(name, await finished(self._link, order, f"importing {name}"))
+        order = form(
+            f"/models/{step(name)}/versions", fields, path.name, path.read_bytes()
+        )
+        return self._published(
+            name, await finished(self._link, order, f"importing {name}")
+        )
 
     @shared
     async def calibrate(
@@ -242,7 +261,9 @@ class Service(Linked[Mode]):
         rows = stated(labels=labels, scores=scores, probabilities=probabilities)
         document = {"model": name, **stated(classes=classes, **options), **rows}
         order = post("/calibrate", document)
-        return self._published(name, await finished(self._link, order, f"calibrating {name}"))
+        return self._published(
+            name, await finished(self._link, order, f"calibrating {name}")
+        )
 
     @shared
     async def decide(
@@ -260,7 +281,9 @@ class Service(Linked[Mode]):
         """
         fields = stated(classes=classes, explain=explain or None, **stakes)
         call = post("/predict", {**fields, **stated(probabilities=probabilities)})
-        answer = await self._link.read(call, partial(decisions_of, rows=len(probabilities)))
+        answer = await self._link.read(
+            call, partial(decisions_of, rows=len(probabilities))
+        )
         warn(answer.warnings)
         return answer
 
@@ -284,7 +307,12 @@ class Service(Linked[Mode]):
         """
         fields, dataset, uploaded = await self._stored(data, label, None, options)
         kinds = [named(learner, "kind") for learner in learners]
-        order = {"dataset": dataset, "learners": kinds, **stated(benefits=benefits), **fields}
+        order = {
+            "dataset": dataset,
+            "learners": kinds,
+            **stated(benefits=benefits),
+            **fields,
+        }
         job = await finished(self._link, post("/compare", order), "comparing")
         report = Report(job["result"])
         report.dataset = uploaded
@@ -301,13 +329,17 @@ class Service(Linked[Mode]):
 
         A data set is its id or name.
         """
-        is_file = isinstance(data, Path) or (isinstance(data, str) and Path(data).is_file())
+        is_file = isinstance(data, Path) or (
+            isinstance(data, str) and Path(data).is_file()
+        )
         file = Path(cast(str, data)) if is_file else None
         if isinstance(data, str) and label is None and not file:
             return stated(**options), data, None
         if label is None:
             columns = f", one of {', '.join(columns_of(file, options))}" if file else ""
-            raise TypeError(f"label is required: the name of the column to predict{columns}")
+            raise TypeError(
+                f"label is required: the name of the column to predict{columns}"
+            )
         names = UploadOptions.__annotations__
         of_file: Any = {key: value for key, value in options.items() if key in names}
         fields = {key: value for key, value in options.items() if key not in names}
@@ -334,8 +366,13 @@ class Service(Linked[Mode]):
         Raises Invalid for rows that do not sum to 1.
         """
         rows = stated(probabilities=probabilities, labels=labels)
-        call = post("/benefit", {**rows, **stated(classes=classes, benefits=benefits, **options)})
-        return await drawn(self._link, call, Report(await self._link.document(call, Object)), chart)
+        call = post(
+            "/benefit",
+            {**rows, **stated(classes=classes, benefits=benefits, **options)},
+        )
+        return await drawn(
+            self._link, call, Report(await self._link.document(call, Object)), chart
+        )
 
     @shared
     async def retrieve(
@@ -372,7 +409,9 @@ class Service(Linked[Mode]):
         ones. Returns `accepted`, `unchanged`, `open` (those without a truth), `unknown` and
         `conflicts`.
         """
-        return await send_outcomes(self._link, outcomes, {"correct": correct, **written})
+        return await send_outcomes(
+            self._link, outcomes, {"correct": correct, **written}
+        )
 
     @shared
     async def close(self) -> None:
@@ -410,7 +449,10 @@ def _settings(url: str | None, key: str | None) -> dict[str, Any]:
     secret = (os.environ.get("PAYOFF_KEY", "") if key is None else key).strip()
     if not (secret.isascii() and secret.isprintable()):
         raise ValueError("the key has characters that no header can carry")
-    headers = {"User-Agent": f"payoff-client/{__version__}", "Accept-Encoding": "identity"}
+    headers = {
+        "User-Agent": f"payoff-client/{__version__}",
+        "Accept-Encoding": "identity",
+    }
     if secret:
         headers["X-API-Key"] = secret
     base = url or os.environ.get("PAYOFF_URL") or "http://127.0.0.1:8000"

@@ -61,7 +61,9 @@ def parser() -> argparse.ArgumentParser:
     """The parser of all commands, from which shtab makes a script for completion in a shell."""
     description = f"Use a running service. {_CODES}"
     main_parser = argparse.ArgumentParser(prog="payoff-client", description=description)
-    main_parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    main_parser.add_argument(
+        "--version", action="version", version=f"%(prog)s {__version__}"
+    )
     commands = main_parser.add_subparsers(dest="command", required=True)
     for name, (text, arguments, _) in COMMANDS.items():
         description = f"{text[0].upper()}{text[1:]}. {_CODES}"
@@ -70,7 +72,9 @@ def parser() -> argparse.ArgumentParser:
             "--url",
             help="of the service (default PAYOFF_URL, or port 8000 here); the key is PAYOFF_KEY",
         )
-        command_parser.add_argument("--json", action="store_true", help="print one JSON document")
+        command_parser.add_argument(
+            "--json", action="store_true", help="print one JSON document"
+        )
         for flag, options in arguments:
             command_parser.add_argument(flag, **options)
     return main_parser
@@ -80,7 +84,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     chosen = parser().parse_args(arguments)
     warnings.simplefilter("always", errors.PayoffWarning)
-    warnings.showwarning = lambda message, *_place: print_to_stderr(f"warning: {message}")
+    warnings.showwarning = lambda message, *_place: print_to_stderr(
+        f"warning: {message}"
+    )
     retries = logging.StreamHandler()  # prints why a command waits
     LOG.addHandler(retries)
     try:
@@ -95,7 +101,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     except tuple(kind for kinds in _EXIT.values() for kind in kinds) as error:
         notes = getattr(error, "__notes__", ())
-        print_to_stderr("\n".join([f"payoff-client: {_with_options(str(error))}", *notes]))
+        print_to_stderr(
+            "\n".join([f"payoff-client: {_with_options(str(error))}", *notes])
+        )
         return next(code for code, kinds in _EXIT.items() if isinstance(error, kinds))
     finally:
         LOG.removeHandler(retries)
@@ -104,7 +112,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _with_options(message: str) -> str:
     """A message of the service with options of the command line in place of fields."""
-    text = re.sub(r"send \??(delimiter|decimal|encoding|header)=", r"give --\1 ", message)
+    text = re.sub(
+        r"send \??(delimiter|decimal|encoding|header)=", r"give --\1 ", message
+    )
     text = re.sub(r'types=\{"(.+?)": "(.+?)"\}', r"--type '\1=\2'", text)
     text = text.replace("send drop_unlabelled", "give --drop-unlabelled")
     text = text.replace("(drop_classes)", "(--drop-class)")
@@ -115,7 +125,9 @@ def _options(chosen: argparse.Namespace, *names: str) -> dict[str, Any]:
     """The options among `names` that the command line has."""
     options = {name: getattr(chosen, name) for name in names}
     return {
-        name: value for name, value in options.items() if value is not None and value is not False
+        name: value
+        for name, value in options.items()
+        if value is not None and value is not False
     }
 
 
@@ -129,9 +141,13 @@ def _pair(option: str, text: str, pattern: str) -> tuple[str, str]:
 
 def _types(chosen: argparse.Namespace) -> dict[str, Any]:
     """The options for how a table is read."""
-    options = _options(chosen, "header", "drop_unlabelled", "drop_classes", "label_type")
+    options = _options(
+        chosen, "header", "drop_unlabelled", "drop_classes", "label_type"
+    )
     if chosen.type:
-        options["types"] = dict(_pair("--type", text, "COLUMN=TYPE") for text in chosen.type)
+        options["types"] = dict(
+            _pair("--type", text, "COLUMN=TYPE") for text in chosen.type
+        )
     return options
 
 
@@ -140,10 +156,13 @@ _TYPES = (
     " or such as date:%%d/%%m/%%Y"
 )
 _MATRIX = (
-    "JSON file: {class: {action: number}}, or an object with benefits, limits, actions and the like"
+    "JSON file: {class: {action: number}}, "
+    "or an object with benefits, limits, actions and the like"
 )
 MODEL = arg("model", "name, name:version or name@alias")
-BENEFITS = arg("--benefits", f"{_MATRIX}; or the name of a saved matrix", metavar="FILE")
+BENEFITS = arg(
+    "--benefits", f"{_MATRIX}; or the name of a saved matrix", metavar="FILE"
+)
 DATA = (
     arg("data", "a file, or without --label the id or name of a data set"),
     arg("--label", "column to predict; repeat it for several", action="append"),
@@ -155,7 +174,9 @@ TYPE = (
         action="append",
         metavar="COLUMN=TYPE",
     ),
-    arg("--header", "none: line 1 has values, and columns are called column_1 and so on"),
+    arg(
+        "--header", "none: line 1 has values, and columns are called column_1 and so on"
+    ),
     arg("--drop-unlabelled", "leave rows without a label out", action="store_true"),
     arg(
         "--drop-class",
@@ -178,8 +199,15 @@ WRITTEN = (
     MODEL,
     arg("file", "CSV (also .gz) or Parquet; - is CSV on standard input"),
     BENEFITS,
-    arg("--rule", "how to decide (default expected_benefit; without benefits most_probable)"),
-    arg("--out", "in one of the same formats (default: CSV on standard output)", metavar="FILE"),
+    arg(
+        "--rule",
+        "how to decide (default expected_benefit; without benefits most_probable)",
+    ),
+    arg(
+        "--out",
+        "in one of the same formats (default: CSV on standard output)",
+        metavar="FILE",
+    ),
     *WRITTEN,
 )
 def predict(client: Payoff, chosen: argparse.Namespace) -> None:
@@ -190,7 +218,9 @@ def predict(client: Payoff, chosen: argparse.Namespace) -> None:
     if not has_rule and model.card().get("classes") is not None:
         fields["rule"] = "most_probable"
     if chosen.json and chosen.out is None:
-        raise ValueError("--json prints a report on the file of decisions: name one with --out")
+        raise ValueError(
+            "--json prints a report on the file of decisions: name one with --out"
+        )
     with tempfile.TemporaryDirectory() as folder:
         source = Path(chosen.file)
         decided = Path(folder) / "decided.csv"
@@ -226,7 +256,9 @@ def _learner(text: str) -> Any:
     *DATA,
     arg("--name", "of the model", required=True),
     arg(
-        "--learner", "kind, or JSON with kind and parameters (default %(default)s)", default="auto"
+        "--learner",
+        "kind, or JSON with kind and parameters (default %(default)s)",
+        default="auto",
     ),
     arg("--benefits", _MATRIX, metavar="FILE"),
     arg("--feature-costs", "JSON file: {feature: number}", metavar="FILE"),
@@ -274,7 +306,13 @@ def retrieve(client: Payoff, chosen: argparse.Namespace) -> None:
 @command(
     "ask for a case's features one by one until it is decided",
     MODEL,
-    arg("--known", "repeat it for several", action="append", default=[], metavar="FEATURE=VALUE"),
+    arg(
+        "--known",
+        "repeat it for several",
+        action="append",
+        default=[],
+        metavar="FEATURE=VALUE",
+    ),
     arg("--budget", "what the case may spend", type=float),
     BENEFITS,
     arg("--next", "ask nothing: only print what to learn next", action="store_true"),
@@ -285,7 +323,9 @@ def acquire(client: Payoff, chosen: argparse.Namespace) -> None:
     features = {feature["name"]: feature for feature in model.card()["features"]}
     options: Any = stakes_of(chosen.benefits) | _options(chosen, "budget")
     known: dict[str, Any] = {}
-    for name, text in (_pair("--known", text, "FEATURE=VALUE") for text in chosen.known):
+    for name, text in (
+        _pair("--known", text, "FEATURE=VALUE") for text in chosen.known
+    ):
         known[name] = terminal.value_of(features.get(name, {}), text)
     state = model.acquire(known, **options)
     while state["status"] == "acquire" and state.get("next") and not chosen.next:
@@ -307,7 +347,9 @@ def _state_text(state: Mapping[str, Any]) -> str:
     """The next feature of a case, its decision or prediction, reason, cost and probabilities."""
     lines = []
     if state.get("next"):
-        lines.append(f"next: {state['next']['feature']}, costs {state['next']['cost']:g}")
+        lines.append(
+            f"next: {state['next']['feature']}, costs {state['next']['cost']:g}"
+        )
     if state.get("decision") is not None:
         lines.append(f"decision: {state['decision']}")
     else:
@@ -335,20 +377,34 @@ def compare(client: Payoff, chosen: argparse.Namespace) -> None:
     learners = [_learner(text) for text in chosen.learner]
     options = {"benefits": None, **stakes_of(chosen.benefits), **_types(chosen)}
     options |= _options(chosen, "folds", *_WRITTEN)
-    options |= {"label": chosen.label, "learners": learners, "chart": bool(chosen.chart)}
+    options |= {
+        "label": chosen.label,
+        "learners": learners,
+        "chart": bool(chosen.chart),
+    }
     report = client.compare(chosen.data, **options)
     if chosen.chart:
         Path(chosen.chart).write_text(report.svg or "", encoding="utf-8")
-    show(chosen, report, table_text(report.table, ["learner", "rule", "benefit", "mu", "interval"]))
+    show(
+        chosen,
+        report,
+        table_text(report.table, ["learner", "rule", "benefit", "mu", "interval"]),
+    )
 
 
 @command(
     "list models, show one, move an alias",
     arg(
-        "model", "show its versions and aliases, or the card of name:version, name@alias", nargs="?"
+        "model",
+        "show its versions and aliases, or the card of name:version, name@alias",
+        nargs="?",
     ),
     arg("--alias", "point an alias of the model at a version", metavar="ALIAS=VERSION"),
-    arg("--matrix", "save the benefit matrix in a file under a name", metavar="NAME=FILE"),
+    arg(
+        "--matrix",
+        "save the benefit matrix in a file under a name",
+        metavar="NAME=FILE",
+    ),
 )
 def models(client: Payoff, chosen: argparse.Namespace) -> None:
     """List all models, or change and show one."""
@@ -356,7 +412,9 @@ def models(client: Payoff, chosen: argparse.Namespace) -> None:
         if chosen.alias or chosen.matrix:
             raise ValueError("--alias and --matrix need a model")
         items = client.models()
-        show(chosen, items, table_text(items, ["name", "latest", "versions", "aliases"]))
+        show(
+            chosen, items, table_text(items, ["name", "latest", "versions", "aliases"])
+        )
         return
     model = client.model(chosen.model)
     if chosen.alias:
@@ -368,21 +426,35 @@ def models(client: Payoff, chosen: argparse.Namespace) -> None:
         print_to_stderr(f"saved as {name}:{matrix['version']}")
     if model.reference != model.name:
         card = model.card()
-        show(chosen, card, f"{figures_text(card)}\n{figures_text(card.get('metrics') or {})}")
+        show(
+            chosen,
+            card,
+            f"{figures_text(card)}\n{figures_text(card.get('metrics') or {})}",
+        )
         return
     description = model.describe()
-    text = table_text(description["versions"], ["version", "kind", "created_at", "metrics"])
+    text = table_text(
+        description["versions"], ["version", "kind", "created_at", "metrics"]
+    )
     show(chosen, description, f"{text}\naliases: {description['aliases']}")
 
 
 @command(
     "report or send what became of recorded decisions",
     arg("model", "report what became of its recorded decisions", nargs="?"),
-    arg("--send", "CSV (also .gz) or Parquet with id, truth, action, benefit, at", metavar="FILE"),
+    arg(
+        "--send",
+        "CSV (also .gz) or Parquet with id, truth, action, benefit, at",
+        metavar="FILE",
+    ),
     arg("--since", "ISO 8601"),
     arg("--until", "ISO 8601"),
     arg("--by", "part of the report"),
-    arg("--dataset", "make a data set of the instances whose truth is known", metavar="NAME"),
+    arg(
+        "--dataset",
+        "make a data set of the instances whose truth is known",
+        metavar="NAME",
+    ),
     *WRITTEN,
 )
 def outcomes(client: Payoff, chosen: argparse.Namespace) -> None:
@@ -391,12 +463,17 @@ def outcomes(client: Payoff, chosen: argparse.Namespace) -> None:
         raise ValueError("give a model for its report, or --send a file")
     if chosen.send:
         counts = client.send_outcomes(Path(chosen.send), **_options(chosen, *_WRITTEN))
-        lengths = {"unknown": len(counts["unknown"]), "conflicts": len(counts["conflicts"])}
+        lengths = {
+            "unknown": len(counts["unknown"]),
+            "conflicts": len(counts["conflicts"]),
+        }
         show(chosen, counts, figures_text(counts | lengths))
         return
     period = _options(chosen, "since", "until")
     if chosen.dataset:
-        dataset = client.datasets.from_outcomes(chosen.model, name=chosen.dataset, **period)
+        dataset = client.datasets.from_outcomes(
+            chosen.model, name=chosen.dataset, **period
+        )
         show(chosen, dataset, figures_text(dataset))
         return
     report = client.model(chosen.model).outcomes(by=chosen.by, **period)

@@ -13,12 +13,22 @@ import httpx
 import numpy as np
 
 from payoff_client.documents import Decided, adapter
-from payoff_client.rows import NOTATION, NUMERIC, Table, arrow_tools, has_pyarrow, integral, plain
+from payoff_client.rows import (
+    NOTATION,
+    NUMERIC,
+    Table,
+    arrow_tools,
+    has_pyarrow,
+    integral,
+    plain,
+)
 from payoff_client.showing import html_of
 from payoff_client.transport import ARROW, JSON, NPY, Call, post, query
 
 SHOWN_ROWS = 10  # in notebooks
-SMALL = 2_000  # values of a table: JSON of fewer is as fast as the formats for large tables
+SMALL = (
+    2_000  # values of a table: JSON of fewer is as fast as the formats for large tables
+)
 # Of the numbers of one request; the service takes bodies up to 64 MB unless it is set otherwise.
 PART_BYTES = 8 * 2**20
 PART_VALUES = 200_000  # of one request in JSON; the service takes 1,000,000
@@ -27,7 +37,15 @@ _JSON_ONLY = frozenset({"explain", "record", "columns"})
 _MATRICES = ("benefits", "cost_matrix")
 _PER_ROW = ("ids", "explanations", "propensities")
 _NOT_FIGURES = frozenset(
-    ("model", "classes", "actions", "decisions", "probabilities", "expected_benefits", "warnings")
+    (
+        "model",
+        "classes",
+        "actions",
+        "decisions",
+        "probabilities",
+        "expected_benefits",
+        "warnings",
+    )
 ) | frozenset(("values", "expected_costs", "intervals", *_PER_ROW))
 _MOST_NOTES = 100
 
@@ -58,8 +76,14 @@ class Decisions:
     quantities: dict[str, np.ndarray] = field(default_factory=dict)
 
     def _repr_html_(self) -> str:
-        columns = {name: column[:SHOWN_ROWS].tolist() for name, column in self.columns().items()}
-        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        columns = {
+            name: column[:SHOWN_ROWS].tolist()
+            for name, column in self.columns().items()
+        }
+        rows = [
+            dict(zip(columns, row, strict=True))
+            for row in zip(*columns.values(), strict=True)
+        ]
         document = {**self.figures, "warnings": self.warnings, "rows": rows}
         return html_of(f"{len(self.choice):,} decisions", document)
 
@@ -72,7 +96,9 @@ class Decisions:
         if "decision" in self.quantities:
             return self.quantities["decision"]
         if self.values is not None:
-            raise ValueError("a model of numbers decides with unit_costs or bands; see `values`")
+            raise ValueError(
+                "a model of numbers decides with unit_costs or bands; see `values`"
+            )
         decisions: np.ndarray = _array_of(self.actions)[self.choice]
         return decisions
 
@@ -86,9 +112,13 @@ class Decisions:
         if self.values is not None:
             return {**columns, **self.quantities, "value": self.values}
         columns["decision"] = self.decisions
-        columns |= {f"p:{name}": self.probabilities[:, k] for k, name in enumerate(self.classes)}
+        columns |= {
+            f"p:{name}": self.probabilities[:, k] for k, name in enumerate(self.classes)
+        }
         if self.expected_benefits is not None:
-            for name, benefits in zip(self.actions, self.expected_benefits.T, strict=True):
+            for name, benefits in zip(
+                self.actions, self.expected_benefits.T, strict=True
+            ):
                 columns[f"benefit:{name}"] = benefits
         if self.propensities is not None:
             columns["propensity"] = np.array(self.propensities, dtype=np.float64)
@@ -101,10 +131,14 @@ def _explained(explanations: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarra
     """The columns of explanations: `runner_up`, `margin` and `contribution:<feature>`."""
     margins = [explanation["margin"] for explanation in explanations]
     columns = {
-        "runner_up": _array_of([explanation["runner_up"] for explanation in explanations]),
+        "runner_up": _array_of(
+            [explanation["runner_up"] for explanation in explanations]
+        ),
         "margin": np.array(margins, dtype=np.float64),
     }
-    contributions = [explanation.get("contributions") or {} for explanation in explanations]
+    contributions = [
+        explanation.get("contributions") or {} for explanation in explanations
+    ]
     for name in dict.fromkeys(name for row in contributions for name in row):
         values = [row.get(name, np.nan) for row in contributions]
         columns[f"contribution:{name}"] = np.array(values, dtype=np.float64)
@@ -113,14 +147,18 @@ def _explained(explanations: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarra
 
 def _array_of(names: Sequence[Any]) -> np.ndarray:
     """Names as an array of objects, integers as integers."""
-    are_integers = bool(names) and all(type(name) is int and abs(name) < 2**63 for name in names)
+    are_integers = bool(names) and all(
+        type(name) is int and abs(name) < 2**63 for name in names
+    )
     return np.array(names, dtype=np.int64 if are_integers else object)
 
 
 def decisions_of(answer: httpx.Response, rows: int) -> Decisions:
     """The decisions for so many rows in an answer of `/predict`; ValueError for other answers."""
     is_table = answer.headers["Content-Type"].startswith(ARROW)
-    text, columns = arrow_tools().decided(answer.content) if is_table else (answer.content, {})
+    text, columns = (
+        arrow_tools().decided(answer.content) if is_table else (answer.content, {})
+    )
     document = adapter(Decided).validate_json(text) | columns
     classes, actions = document.get("classes") or [], document.get("actions") or []
     values, benefits = document.get("values"), document.get("expected_benefits")
@@ -142,10 +180,14 @@ def decisions_of(answer: httpx.Response, rows: int) -> Decisions:
         actions=actions,
         choice=np.asarray(choice, dtype=np.int64),
         probabilities=_floats(probabilities, (rows, len(classes))),
-        expected_benefits=None if benefits is None else _floats(benefits, (rows, len(actions))),
+        expected_benefits=None
+        if benefits is None
+        else _floats(benefits, (rows, len(actions))),
         values=None if values is None else _floats(values, (rows,)),
         warnings=document.get("warnings") or [],
-        figures={name: value for name, value in document.items() if name not in _NOT_FIGURES},
+        figures={
+            name: value for name, value in document.items() if name not in _NOT_FIGURES
+        },
         quantities={} if values is None else _quantities(document, rows),
         **per_row,
     )
@@ -159,7 +201,9 @@ def _quantities(document: Mapping[str, Any], rows: int) -> dict[str, np.ndarray]
     if ends is not None:
         columns["low"], columns["high"] = _floats(ends, (rows, 2)).T
     return {
-        name: _floats(column, (rows,)) for name, column in columns.items() if column is not None
+        name: _floats(column, (rows,))
+        for name, column in columns.items()
+        if column is not None
     }
 
 
@@ -180,7 +224,8 @@ def joined(parts: Sequence[Decisions]) -> Decisions:
         elif pieces[0] is not None:
             columns[name] = [entry for piece in pieces for entry in piece]
     quantities = {
-        name: np.concatenate([part.quantities[name] for part in parts]) for name in first.quantities
+        name: np.concatenate([part.quantities[name] for part in parts])
+        for name in first.quantities
     }
     notes = notes_of(part.warnings for part in parts)
     return replace(first, **columns, quantities=quantities, warnings=notes)
@@ -188,7 +233,9 @@ def joined(parts: Sequence[Decisions]) -> Decisions:
 
 def notes_of(parts: Iterable[Sequence[str]]) -> list[str]:
     """The distinct warnings of parts, at most `_MOST_NOTES`."""
-    return list(dict.fromkeys(text for warnings in parts for text in warnings))[:_MOST_NOTES]
+    return list(dict.fromkeys(text for warnings in parts for text in warnings))[
+        :_MOST_NOTES
+    ]
 
 
 @dataclass(frozen=True)
@@ -223,11 +270,17 @@ class Features:
 
     def beside(self, table: Table, columns: Sequence[str]) -> Self:
         """These features and `columns` of a table that cells of the matrix name."""
-        names = [name for name in columns if name in (table.names or ()) and name not in self.names]
+        names = [
+            name
+            for name in columns
+            if name in (table.names or ()) and name not in self.names
+        ]
         kinds = {name: self.values.get(name, NUMERIC) for name in names}
         return replace(self, names=(*self.names, *names), kinds={**self.kinds, **kinds})
 
-    def kept(self, table: Table, extra: Iterable[str], *, keep_all: bool = False) -> list[str]:
+    def kept(
+        self, table: Table, extra: Iterable[str], *, keep_all: bool = False
+    ) -> list[str]:
         """The columns of the table in the result: those that the model does not use, or all.
 
         `extra` are columns of the result other than the decisions; a name that ends with a colon is
@@ -237,8 +290,12 @@ class Features:
         if self.classes is None:
             results.add("value")
         else:
-            results.update(("decision", "benefit:"), (f"p:{name}" for name in self.classes))
-        kept = [name for name in table.names or () if keep_all or name not in self.names]
+            results.update(
+                ("decision", "benefit:"), (f"p:{name}" for name in self.classes)
+            )
+        kept = [
+            name for name in table.names or () if keep_all or name not in self.names
+        ]
         for name in kept:
             if not results.isdisjoint((name, "".join(name.partition(":")[:2]))):
                 raise ValueError(
@@ -294,7 +351,10 @@ def recorded(table: Table, record: Any) -> bool | dict[str, Any]:
     if ids is None:
         ids = [_new_id() for _ in range(len(table))]
     ids = [integral(plain(value)) for value in ids]
-    return {**options, "ids": [str(value) if type(value) is int else value for value in ids]}
+    return {
+        **options,
+        "ids": [str(value) if type(value) is int else value for value in ids],
+    }
 
 
 def _new_id() -> str:
@@ -318,7 +378,9 @@ def _is_per_row(benefits: Any) -> bool:
     return isinstance(first, list) and bool(first) and isinstance(first[0], list)
 
 
-def media_type_of(table: Table, features: Features | None, fields: Mapping[str, Any]) -> str:
+def media_type_of(
+    table: Table, features: Features | None, fields: Mapping[str, Any]
+) -> str:
     """The media type of the rows: JSON where they are few, or where a field needs it."""
     width = len(features.names) if features else table.data.shape[1]
     if not fields.keys().isdisjoint(_JSON_ONLY) or len(table) * width <= SMALL:
@@ -330,7 +392,9 @@ def media_type_of(table: Table, features: Features | None, fields: Mapping[str, 
     return ARROW if table.is_frame and has_pyarrow() else JSON
 
 
-def rows_at_once(table: Table, width: int, fields: Mapping[str, Any], media_type: str) -> int:
+def rows_at_once(
+    table: Table, width: int, fields: Mapping[str, Any], media_type: str
+) -> int:
     """The number of rows of one request."""
     if are_together(fields):
         return max(len(table), 1)
@@ -349,7 +413,9 @@ def fields_of_part(fields: Mapping[str, Any], start: int, stop: int) -> dict[str
         for name, value in fields.items()
     }
     if "columns" in part:
-        part["columns"] = {name: values[start:stop] for name, values in part["columns"].items()}
+        part["columns"] = {
+            name: values[start:stop] for name, values in part["columns"].items()
+        }
     if isinstance(part.get("record"), dict):
         part["record"] = {**part["record"], "ids": part["record"]["ids"][start:stop]}
     return part
@@ -368,14 +434,24 @@ def call_for(
     """
     if media_type == NPY:
         return of_array(path, table.data, fields, ARROW if has_pyarrow() else JSON)
-    names, kinds = (features.names, features.kinds) if features is not None else ((), {})
+    names, kinds = (
+        (features.names, features.kinds) if features is not None else ((), {})
+    )
     if media_type == ARROW:
         content = arrow_tools().stream(table, names, kinds)
-        return Call("POST", path, query(fields), content, {"Content-Type": ARROW, "Accept": ARROW})
+        return Call(
+            "POST",
+            path,
+            query(fields),
+            content,
+            {"Content-Type": ARROW, "Accept": ARROW},
+        )
     return post(path, {**fields, "instances": table.instances(names, kinds)})
 
 
-def of_array(path: str, numbers: np.ndarray, fields: Mapping[str, Any], accept: str = JSON) -> Call:
+def of_array(
+    path: str, numbers: np.ndarray, fields: Mapping[str, Any], accept: str = JSON
+) -> Call:
     """The request for numbers as a .npy file."""
     sink = io.BytesIO()
     np.save(sink, np.asarray(numbers, dtype=np.float64), allow_pickle=False)

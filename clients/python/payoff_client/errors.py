@@ -33,7 +33,9 @@ class Flaw:
 
     def __str__(self) -> str:
         places = {"row": self.row, "column": self.column}
-        names = [f"{kind} {name!r}" for kind, name in places.items() if name is not None]
+        names = [
+            f"{kind} {name!r}" for kind, name in places.items() if name is not None
+        ]
         place = ", ".join(names) or self.loc
         return f"{place}: {self.msg}" if place else self.msg
 
@@ -79,7 +81,9 @@ class Invalid(PayoffError):
     @classmethod
     def of(cls, flaws: Sequence[Flaw]) -> Self:
         """The error for flaws that the client detects before it sends a request."""
-        return cls(flaws[0].msg, status=422, title="Invalid request", errors=flaws[:MAX_FLAWS])
+        return cls(
+            flaws[0].msg, status=422, title="Invalid request", errors=flaws[:MAX_FLAWS]
+        )
 
 
 class Unauthorized(PayoffError):
@@ -155,7 +159,11 @@ class _Problem(BaseModel):
         `otherwise` is the detail where the content is no problem document.
         """
         try:
-            read = cls.model_validate_json if isinstance(content, bytes) else cls.model_validate
+            read = (
+                cls.model_validate_json
+                if isinstance(content, bytes)
+                else cls.model_validate
+            )
             problem = read(content)
         except ValidationError:
             problem = cls(detail=otherwise)
@@ -168,7 +176,9 @@ def of_answer(status: int, headers: Mapping[str, str], content: bytes) -> Payoff
     fields = _Problem.of(content, text or f"status {status}")
     wait = headers.get("Retry-After", "")
     seconds = float(wait) if wait.isascii() and wait.isdigit() else None
-    return BY_STATUS.get(status, PayoffError)(**fields | {"status": status, "retry_after": seconds})
+    return BY_STATUS.get(status, PayoffError)(
+        **fields | {"status": status, "retry_after": seconds}
+    )
 
 
 def of_job(job: Mapping[str, Any]) -> JobFailed:
@@ -178,7 +188,10 @@ def of_job(job: Mapping[str, Any]) -> JobFailed:
 
 
 def located(
-    error: PayoffError, label: Callable[[int], Any], columns: Sequence[str] = (), before: int = 0
+    error: PayoffError,
+    label: Callable[[int], Any],
+    columns: Sequence[str] = (),
+    before: int = 0,
 ) -> PayoffError:
     """The same error, whose flaws have the row's label and the column's name.
 
@@ -193,8 +206,12 @@ def located(
     return error
 
 
-def _placed(flaw: Flaw, label: Callable[[int], Any], columns: Sequence[str], before: int) -> Flaw:
-    steps = [step.replace("~1", "/").replace("~0", "~") for step in flaw.loc.split("/")[1:]]
+def _placed(
+    flaw: Flaw, label: Callable[[int], Any], columns: Sequence[str], before: int
+) -> Flaw:
+    steps = [
+        step.replace("~1", "/").replace("~0", "~") for step in flaw.loc.split("/")[1:]
+    ]
     if steps and steps[0] in _LISTS:
         steps = steps[1:]
     if len(steps) == 2 and steps[0] in columns and not _POSITION.fullmatch(steps[0]):
@@ -202,7 +219,11 @@ def _placed(flaw: Flaw, label: Callable[[int], Any], columns: Sequence[str], bef
     row, column, *_ = [*steps, "", ""]
     if not _POSITION.fullmatch(row):
         return replace(flaw, column=row if row in columns else flaw.column)
-    if column not in columns and _POSITION.fullmatch(column) and int(column) < len(columns):
+    if (
+        column not in columns
+        and _POSITION.fullmatch(column)
+        and int(column) < len(columns)
+    ):
         column = columns[int(column)]
     try:
         return replace(flaw, row=label(before + int(row)), column=column or None)

@@ -62,16 +62,23 @@ class BenefitClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_classification_targets(y)
         self.classes_ = np.unique(y)
         if len(self.classes_) < 2:
-            raise ValueError(f"y has one class, {self.classes_[0]!r}; at least two are needed")
+            raise ValueError(
+                f"y has one class, {self.classes_[0]!r}; at least two are needed"
+            )
         # The service checks a saved matrix.
         if self.benefits is not None and not isinstance(self.benefits, str):
             self._table()
         labels = [_word(y.dtype.type(label)) for label in y]
-        rows = [{**row, _LABEL: label} for row, label in zip(self._rows(X), labels, strict=True)]
+        rows = [
+            {**row, _LABEL: label}
+            for row, label in zip(self._rows(X), labels, strict=True)
+        ]
         columns = {name: [row[name] for row in rows] for name in rows[0]}
         # With types the service ignores no column of X and merges no two labels.
         types = {
-            name: "category" if any(isinstance(value, str) for value in values) else "number"
+            name: "category"
+            if any(isinstance(value, str) for value in values)
+            else "number"
             for name, values in columns.items()
             if name != _LABEL or isinstance(labels[0], str)
         }
@@ -92,21 +99,31 @@ class BenefitClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self._client().model(self.reference_)
 
     def _rows(self, X: np.ndarray) -> list[dict[str, Any]]:
-        return [{f"x{j}": plain(value) for j, value in enumerate(row)} for row in X.tolist()]
+        return [
+            {f"x{j}": plain(value) for j, value in enumerate(row)} for row in X.tolist()
+        ]
 
     def _answer(self, X: Any, **stakes: Any) -> Decisions:
         model = self.model_
-        X = validate_data(self, X, reset=False, dtype=None, ensure_all_finite="allow-nan")
+        X = validate_data(
+            self, X, reset=False, dtype=None, ensure_all_finite="allow-nan"
+        )
         return model.answer(self._rows(X), **stakes)
 
     def predict(self, X: Any) -> np.ndarray:
         """The action for each row (n,); without `benefits` a class."""
-        stakes = {"rule": "most_probable"} if self.benefits is None else {"benefits": self._table()}
+        stakes = (
+            {"rule": "most_probable"}
+            if self.benefits is None
+            else {"benefits": self._table()}
+        )
         decisions: np.ndarray = self._answer(X, **stakes).decisions
         if self.benefits is not None:
             return decisions
         labels = {str(_word(label)): label for label in self.classes_}
-        return np.array([labels[str(name)] for name in decisions], dtype=self.classes_.dtype)
+        return np.array(
+            [labels[str(name)] for name in decisions], dtype=self.classes_.dtype
+        )
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities (n, K) of `classes_`."""
@@ -125,7 +142,10 @@ class BenefitClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             table = self._table()
             pairs = zip(y, decisions, strict=True)
             earned = np.array(
-                [table[str(_word(label))][str(_word(chosen))] for label, chosen in pairs]
+                [
+                    table[str(_word(label))][str(_word(chosen))]
+                    for label, chosen in pairs
+                ]
             )
         return float(np.average(earned, weights=sample_weight))
 
@@ -134,7 +154,9 @@ class BenefitClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         rows: Any = self.benefits
         if isinstance(rows, str):
             rows = self.model_.matrices.get(rows)["benefits"]
-        table = {str(name): row for name, row in stated(benefits=rows)["benefits"].items()}
+        table = {
+            str(name): row for name, row in stated(benefits=rows)["benefits"].items()
+        }
         classes = [str(_word(label)) for label in self.classes_]
         if table.keys() != set(classes):
             raise ValueError(

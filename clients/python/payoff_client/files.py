@@ -21,12 +21,28 @@ import httpx
 from payoff_client.documents import Counts, Data, Decided, Object, adapter
 from payoff_client.errors import PayoffError, located
 from payoff_client.rows import Table, arrow_tools, integral, table_of
-from payoff_client.transport import ARROW, CSV, GZIP, JSON, PARQUET, Call, Link, json_of, query
+from payoff_client.transport import (
+    ARROW,
+    CSV,
+    GZIP,
+    JSON,
+    PARQUET,
+    Call,
+    Link,
+    json_of,
+    query,
+)
 
 SUFFIXES = {".csv": CSV, ".parquet": PARQUET, ".gz": GZIP}
 PART_SIZE = 8 * 2**20  # characters of text, or as many bytes of Parquet
-OUTCOMES_SIZE = 2**18  # a request has at most 100,000 outcomes, each of three characters at least
-_CODECS = {"utf-8": "utf-8-sig", "utf-16": "utf-16", "latin-1": "cp1252"}  # as in the service
+OUTCOMES_SIZE = (
+    2**18
+)  # a request has at most 100,000 outcomes, each of three characters at least
+_CODECS = {
+    "utf-8": "utf-8-sig",
+    "utf-16": "utf-16",
+    "latin-1": "cp1252",
+}  # as in the service
 _NAMES = ("id", "truth", "action")  # the fields of an outcome whose integers are names
 _SEPARATOR = re.compile(r'"?sep=([,;\t|])"?\1*\s*', re.IGNORECASE)  # Excel's first line
 _OUTCOMES_AT_ONCE = 20_000
@@ -65,7 +81,9 @@ def opened(
         return
     encoding = written.get("encoding", "utf-8")
     if encoding not in _CODECS:
-        raise ValueError(f"encoding is {encoding!r}; must be one of {', '.join(_CODECS)}")
+        raise ValueError(
+            f"encoding is {encoding!r}; must be one of {', '.join(_CODECS)}"
+        )
     length = max(source.stat().st_size, 1)
     with source.open("rb") as file:
         content: Any = gzip.GzipFile(fileobj=file) if kind == GZIP else file
@@ -78,8 +96,18 @@ def opened(
         try:
             names, parts = _parts_of(text, written.get("delimiter"), size, share)
             yield CSV, names, parts
-        except (zlib.error, EOFError, gzip.BadGzipFile, UnicodeError, csv.Error) as error:
-            hint = "; is a quotation mark not closed?" if isinstance(error, csv.Error) else ""
+        except (
+            zlib.error,
+            EOFError,
+            gzip.BadGzipFile,
+            UnicodeError,
+            csv.Error,
+        ) as error:
+            hint = (
+                "; is a quotation mark not closed?"
+                if isinstance(error, csv.Error)
+                else ""
+            )
             fault = f"{source.name!r} cannot be read as {encoding} CSV: {error}{hint}"
             raise ValueError(fault) from error
 
@@ -183,7 +211,9 @@ def written(target: Path) -> Iterator[tuple[str, Any]]:
             if kind == PARQUET:
                 writer = arrow_tools().ParquetWriter(file)
             else:
-                writer = CsvWriter(gzip.GzipFile(fileobj=file, mode="wb") if kind == GZIP else file)
+                writer = CsvWriter(
+                    gzip.GzipFile(fileobj=file, mode="wb") if kind == GZIP else file
+                )
             with closing(writer):
                 yield (ARROW if kind == PARQUET else CSV), writer
         if target.exists():
@@ -201,9 +231,17 @@ def fields_of_answer(answer: httpx.Response) -> Object:
     return fields
 
 
-async def send_outcomes(link: Link, outcomes: Data, fields: Mapping[str, Any]) -> Counts:
+async def send_outcomes(
+    link: Link, outcomes: Data, fields: Mapping[str, Any]
+) -> Counts:
     """Send a file of outcomes, or a table of them; returns the counts of all parts."""
-    total: Object = {"accepted": 0, "unchanged": 0, "open": 0, "unknown": [], "conflicts": []}
+    total: Object = {
+        "accepted": 0,
+        "unchanged": 0,
+        "open": 0,
+        "unknown": [],
+        "conflicts": [],
+    }
     before = 0
     file = Path(outcomes) if isinstance(outcomes, str | Path) else None
     table = table_of([] if file else outcomes)
@@ -215,11 +253,15 @@ async def send_outcomes(link: Link, outcomes: Data, fields: Mapping[str, Any]) -
     with source as (kind, names, parts):
         params = {} if kind == JSON else query(of_parts(fields))
         for part in parts:
-            call = Call("POST", "/outcomes", params, part.content, {"Content-Type": kind})
+            call = Call(
+                "POST", "/outcomes", params, part.content, {"Content-Type": kind}
+            )
             try:
                 counts = await link.document(call, Counts)
             except PayoffError as error:
-                raise located(error, int if file else table.label, names, before) from None
+                raise located(
+                    error, int if file else table.label, names, before
+                ) from None
             for name, value in counts.items():
                 total[name] = total[name] + value if name in total else value
             before += part.rows

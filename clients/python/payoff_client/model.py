@@ -61,7 +61,13 @@ _COLUMNS = {
     "coverage": ["low", "high"],
     "bands": ["decision", "p:"],
 }
-_FIGURES = ("matrix_in_words", "limits", "total", "unlimited_total", "gap")  # of a file as a whole
+_FIGURES = (
+    "matrix_in_words",
+    "limits",
+    "total",
+    "unlimited_total",
+    "gap",
+)  # of a file as a whole
 
 
 class Matrices(Linked[Mode]):
@@ -125,8 +131,12 @@ class Model(Linked[Mode]):
         self.name = reference.partition("@")[0].partition(":")[0]
         self._path = f"/models/{step(self.name)}"
         self._version_path = f"/models/{step(reference, safe=':@')}"
-        self._last: Features | None = None  # the features of the version that answered last
-        self.dataset: Stored | None = None  # the description of the upload, if `train` made one
+        self._last: Features | None = (
+            None  # the features of the version that answered last
+        )
+        self.dataset: Stored | None = (
+            None  # the description of the upload, if `train` made one
+        )
         self.matrices: Matrices[Mode] = Matrices(link, self._path)
 
     def __repr__(self) -> str:
@@ -161,11 +171,18 @@ class Model(Linked[Mode]):
 
     @shared
     async def answer(
-        self, data: Cases, *, explain: bool = False, record: Record = None, **stakes: Unpack[Stakes]
+        self,
+        data: Cases,
+        *,
+        explain: bool = False,
+        record: Record = None,
+        **stakes: Unpack[Stakes],
     ) -> Decisions:
         """Decisions as arrays, with all other fields of the answer: see `decide`."""
         table = table_of(data)
-        return await self._decide(table, _fields(table, stakes, explain=explain, record=record))
+        return await self._decide(
+            table, _fields(table, stakes, explain=explain, record=record)
+        )
 
     @shared
     async def decide(
@@ -194,14 +211,23 @@ class Model(Linked[Mode]):
         `limits` in one. Raises Invalid, whose `errors` name row and column of `data`, and
         ValueError where a column of `data` has a name of the result; nothing is sent then.
         """
-        return await self._decide_data(data, stakes, explain=explain, record=record, keep=keep)
+        return await self._decide_data(
+            data, stakes, explain=explain, record=record, keep=keep
+        )
 
     @shared
     async def explain(
-        self, data: C, *, record: Record = None, keep: bool = False, **stakes: Unpack[Stakes]
+        self,
+        data: C,
+        *,
+        record: Record = None,
+        keep: bool = False,
+        **stakes: Unpack[Stakes],
     ) -> C:
         """`decide` with `runner_up`, `margin` and `contribution:<feature>` for each row."""
-        return await self._decide_data(data, stakes, explain=True, record=record, keep=keep)
+        return await self._decide_data(
+            data, stakes, explain=True, record=record, keep=keep
+        )
 
     async def _decide_data(
         self, data: C, stakes: Stakes, *, explain: bool, record: Record, keep: bool
@@ -255,7 +281,9 @@ class Model(Linked[Mode]):
         """
         source, target = Path(source), Path(target)
         if target.exists() and source.exists() and target.samefile(source):
-            raise ValueError(f"{target} has the cases; name another file for the decisions")
+            raise ValueError(
+                f"{target} has the cases; name another file for the decisions"
+            )
         features = await self._features(fresh=True)
         fields = await self._pinned({"model": features.model, **stated(**stakes)})
         if record is not None:
@@ -271,15 +299,29 @@ class Model(Linked[Mode]):
             written(target) as (accept, writer),
             Bar(f"deciding {source.name}", self._link.progress) as bar,
         ):
-            kept = [name for name in columns if name not in (*features.names, fields.get("id"))]
+            kept = [
+                name
+                for name in columns
+                if name not in (*features.names, fields.get("id"))
+            ]
             params = query({**of_parts(fields), **({"keep": kept} if kept else {})})
             for part in parts:
                 headers = {"Content-Type": kind, "Accept": accept}
-                call = Call("POST", "/predict", params, part.content, headers, record is not True)
+                call = Call(
+                    "POST",
+                    "/predict",
+                    params,
+                    part.content,
+                    headers,
+                    record is not True,
+                )
                 try:
                     answer, rows = await self._link.read(
                         call,
-                        lambda response: (fields_of_answer(response), writer.rows_of(response)),
+                        lambda response: (
+                            fields_of_answer(response),
+                            writer.rows_of(response),
+                        ),
                     )
                 except PayoffError as error:
                     raise located(error, int, features.names, done) from None
@@ -287,7 +329,11 @@ class Model(Linked[Mode]):
                 done += part.rows
                 writer.write(rows)
                 bar.show(part.share, f"{done:,} rows")
-        report = {"rows": done, "model": features.model, "warnings": deciding.notes_of(notes)}
+        report = {
+            "rows": done,
+            "model": features.model,
+            "warnings": deciding.notes_of(notes),
+        }
         report |= {name: answer[name] for name in _FIGURES if name in answer}
         return cast(FileDecisions, report)
 
@@ -335,7 +381,10 @@ class Model(Linked[Mode]):
         `options` are `budget`, `benefits`, `actions`, `feature_costs`. For a list of objects or a
         frame, whose empty values are not known yet, `results` has the state of each case.
         """
-        fields = {"model": self.reference, **stated(unavailable=[*unavailable] or None, **options)}
+        fields = {
+            "model": self.reference,
+            **stated(unavailable=[*unavailable] or None, **options),
+        }
         table = table_of(known)
         if record is not None:
             fields["record"] = deciding.recorded(table, record)
@@ -352,12 +401,17 @@ class Model(Linked[Mode]):
             if feature in values:
                 raise InvalidAnswer(f"the service asks for {feature!r} again")
             answer = ask(feature)
-            values[feature] = plain(await answer if inspect.isawaitable(answer) else answer)
+            values[feature] = plain(
+                await answer if inspect.isawaitable(answer) else answer
+            )
 
     async def _acquire_many(self, table: Table, fields: Mapping[str, Any]) -> Report:
         """The states of the cases of a table."""
         if isinstance(table, Rows):  # None is a value that is unavailable
-            rows = [{name: plain(value) for name, value in row.items()} for row in table.data]
+            rows = [
+                {name: plain(value) for name, value in row.items()}
+                for row in table.data
+            ]
         else:
             rows = [
                 {name: value for name, value in row.items() if value is not None}
@@ -371,18 +425,29 @@ class Model(Linked[Mode]):
 
     @shared
     async def benefit(
-        self, benefits: Benefits, /, *, chart: bool | None = None, **options: Unpack[BenefitOptions]
+        self,
+        benefits: Benefits,
+        /,
+        *,
+        chart: bool | None = None,
+        **options: Unpack[BenefitOptions],
     ) -> Report:
         """The benefit of a matrix on the hold-out of the version, per row, in its own unit.
 
         `chart` draws it; by default in notebooks. `options` are `actions`, `priors`, `points`.
         Raises Conflict where the version has no hold-out.
         """
-        call = post(f"{self._version_path}/benefit", stated(benefits=benefits, **options))
-        return await drawn(self._link, call, Report(await self._link.document(call, Object)), chart)
+        call = post(
+            f"{self._version_path}/benefit", stated(benefits=benefits, **options)
+        )
+        return await drawn(
+            self._link, call, Report(await self._link.document(call, Object)), chart
+        )
 
     @shared
-    async def outcomes(self, *, by: str | None = None, **period: Unpack[Period]) -> Report:
+    async def outcomes(
+        self, *, by: str | None = None, **period: Unpack[Period]
+    ) -> Report:
         """The report on recorded decisions `since` and `until` (ISO 8601), in parts `by` a column.
 
         Amounts are in the unit of the matrices, per decision.
@@ -417,7 +482,9 @@ class Model(Linked[Mode]):
 
     async def _matrix(self, name: str) -> Matrix:
         """A saved matrix."""
-        return await self._link.document(Call("GET", f"{self._path}/matrices/{step(name)}"), Matrix)
+        return await self._link.document(
+            Call("GET", f"{self._path}/matrices/{step(name)}"), Matrix
+        )
 
     async def _decide(self, table: Table, fields: Mapping[str, Any]) -> Decisions:
         """The decisions for a table."""
@@ -460,9 +527,14 @@ class Model(Linked[Mode]):
         parts = []
         for start in range(0, max(len(table), 1), size):
             rows = table.part(start, start + size)
-            request = {"model": model, **deciding.fields_of_part(fields, start, start + size)}
+            request = {
+                "model": model,
+                **deciding.fields_of_part(fields, start, start + size),
+            }
             try:
-                call = deciding.call_for("/predict", rows, features, request, media_type)
+                call = deciding.call_for(
+                    "/predict", rows, features, request, media_type
+                )
                 reader = partial(deciding.decisions_of, rows=len(rows))
                 parts.append(await self._link.read(call, reader))
             except PayoffError as error:
@@ -471,10 +543,16 @@ class Model(Linked[Mode]):
         return deciding.joined(parts)
 
 
-def _fields(table: Table, stakes: Stakes, *, explain: bool, record: Any) -> dict[str, Any]:
+def _fields(
+    table: Table, stakes: Stakes, *, explain: bool, record: Any
+) -> dict[str, Any]:
     """The fields of `/predict` beside the rows."""
     fields = stated(explain=explain or None, **stakes)
-    return fields if record is None else {**fields, "record": deciding.recorded(table, record)}
+    return (
+        fields
+        if record is None
+        else {**fields, "record": deciding.recorded(table, record)}
+    )
 
 
 async def drawn(link: Link, call: Call, report: Report, chart: bool | None) -> Report:

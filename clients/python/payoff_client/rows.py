@@ -73,7 +73,11 @@ def as_feature(name: str, values: Sequence[Any], kind: str) -> list[Any]:
 
 def _fit(value: Any, kind: str) -> Any:
     """The value as a feature takes it; None where it is missing or does not fit."""
-    if kind == NOTATION and isinstance(value, date | np.datetime64) and plain(value) is not None:
+    if (
+        kind == NOTATION
+        and isinstance(value, date | np.datetime64)
+        and plain(value) is not None
+    ):
         return str(value)
     if isinstance(value, _TIMES):
         return None
@@ -134,7 +138,9 @@ class Table:
     def header(self) -> list[str]:
         """The names; TypeError where there are none."""
         if self.names is None:
-            raise TypeError("an array has no names of columns: give a frame or a list of objects")
+            raise TypeError(
+                "an array has no names of columns: give a frame or a list of objects"
+            )
         return self.names
 
     def objects(self) -> list[dict[str, Any]]:
@@ -143,7 +149,9 @@ class Table:
 
     def instances(self, names: Sequence[str], kinds: Mapping[str, str]) -> list[Any]:
         """The rows as JSON has them, with these features of these kinds; see `as_feature`."""
-        return _zipped(names, [as_feature(name, self.values(name), kinds[name]) for name in names])
+        return _zipped(
+            names, [as_feature(name, self.values(name), kinds[name]) for name in names]
+        )
 
     def result(self, kept: Sequence[str], columns: Columns) -> Any:
         """The columns `kept` of the table, then those of `columns`, as a table of its library."""
@@ -195,7 +203,9 @@ class _Polars(Table):
         return self.series(name).to_arrow()
 
     def result(self, kept: Sequence[str], columns: Columns) -> Any:
-        results = type(self.data)({name: listed(column) for name, column in columns.items()})
+        results = type(self.data)(
+            {name: listed(column) for name, column in columns.items()}
+        )
         return self.data.select(kept).hstack(results) if kept else results
 
 
@@ -223,7 +233,9 @@ class Rows(Table):
         ]
 
     def result(self, kept: Sequence[str], columns: Columns) -> Any:
-        results = _zipped(list(columns), [column.tolist() for column in columns.values()])
+        results = _zipped(
+            list(columns), [column.tolist() for column in columns.values()]
+        )
         names = frozenset(kept)
         return [
             {name: value for name, value in row.items() if name in names} | result
@@ -260,13 +272,19 @@ def table_of(data: Any) -> Table:
     for compute in ("collect", "compute", "toPandas"):  # polars, Dask, Spark
         if callable(getattr(data, compute, None)):
             kind = type(data).__name__
-            raise TypeError(f"the rows of this {kind} are not there yet; pass frame.{compute}()")
+            raise TypeError(
+                f"the rows of this {kind} are not there yet; pass frame.{compute}()"
+            )
     make = _FRAMES.get(type(data).__module__.partition(".")[0])
     if make is not None and hasattr(data, "columns"):
         return make(data)
     if isinstance(data, Mapping):
         return _OneRow([data])
-    if isinstance(data, list | tuple) and data and all(isinstance(row, Mapping) for row in data):
+    if (
+        isinstance(data, list | tuple)
+        and data
+        and all(isinstance(row, Mapping) for row in data)
+    ):
         return Rows(data)
     if isinstance(data, np.ndarray | list | tuple):
         # Objects keep the types of the values.
@@ -277,7 +295,9 @@ def table_of(data: Any) -> Table:
             fault = f"expected an array (rows, features), not one of the shape {array.shape}"
             raise ValueError(fault)
         return _Array(array, None)
-    path = "; `decide_file` decides for a file" if isinstance(data, str | PathLike) else ""
+    path = (
+        "; `decide_file` decides for a file" if isinstance(data, str | PathLike) else ""
+    )
     raise TypeError(
         f"expected a frame, a list of objects or rows, or an array, not {type(data).__name__}{path}"
     )
@@ -305,5 +325,7 @@ def listed(column: np.ndarray) -> Any:
     return column.tolist() if column.dtype == object else column
 
 
-def _zipped(names: Sequence[str], columns: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
+def _zipped(
+    names: Sequence[str], columns: Sequence[Sequence[Any]]
+) -> list[dict[str, Any]]:
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]

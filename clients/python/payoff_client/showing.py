@@ -17,12 +17,16 @@ def table_text(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
     """Rows in columns, numbers to the right."""
     cells = [[_cell(row.get(name)) for name in names] for row in rows]
     widths = [max(map(len, column)) for column in zip(names, *cells, strict=True)]
-    numeric = [all(isinstance(row.get(name), int | float | None) for row in rows) for name in names]
+    numeric = [
+        all(isinstance(row.get(name), int | float | None) for row in rows)
+        for name in names
+    ]
 
     def line(values: Sequence[str]) -> str:
         padded = zip(values, widths, numeric, strict=True)
         return "  ".join(
-            text.rjust(width) if right else text.ljust(width) for text, width, right in padded
+            text.rjust(width) if right else text.ljust(width)
+            for text, width, right in padded
         ).rstrip()
 
     return "\n".join(map(line, [names, *cells]))
@@ -49,7 +53,9 @@ def figures_text(document: Mapping[str, Any]) -> str:
         if not isinstance(value, list | dict) and value is not None
     }
     width = max(map(len, shown), default=0)
-    return "\n".join(f"{name.ljust(width)}  {_cell(value)}" for name, value in shown.items())
+    return "\n".join(
+        f"{name.ljust(width)}  {_cell(value)}" for name, value in shown.items()
+    )
 
 
 def columns_text(columns: Sequence[Mapping[str, Any]], max_columns: int) -> str:
@@ -86,9 +92,12 @@ def html_of(title: str, document: Mapping[str, Any]) -> str:
 def _rows_html(caption: str, rows: Sequence[Mapping[str, Any]]) -> str:
     names = list(dict.fromkeys(name for row in rows[:_MOST_ROWS] for name in row))
     lines = [
-        [_cell(row.get(name))[:_MOST_CHARACTERS] for name in names] for row in rows[:_MOST_ROWS]
+        [_cell(row.get(name))[:_MOST_CHARACTERS] for name in names]
+        for row in rows[:_MOST_ROWS]
     ]
-    cells = ["".join(f"<td>{escape(text)}</td>" for text in line) for line in [names, *lines]]
+    cells = [
+        "".join(f"<td>{escape(text)}</td>" for text in line) for line in [names, *lines]
+    ]
     body = "".join(f"<tr>{row}</tr>" for row in cells)
     title = escape(caption)
     if len(rows) > _MOST_ROWS:

@@ -13,7 +13,9 @@ import numpy as np
 from payoff_client.documents import warn
 from payoff_client.showing import printable
 
-_SAVED = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}(:\d+)?", re.ASCII)  # the name of a saved matrix
+_SAVED = re.compile(
+    r"[a-z0-9][a-z0-9_-]{0,63}(:\d+)?", re.ASCII
+)  # the name of a saved matrix
 
 
 def in_notebook() -> bool:
@@ -122,7 +124,11 @@ def show(chosen: argparse.Namespace, document: Any, text: str) -> None:
     """Print the document as JSON with `--json`, else the text; its warnings to standard error."""
     if isinstance(document, Mapping):
         warn(document.get("warnings") or ())
-    print(json.dumps(document, ensure_ascii=False, indent=1) if chosen.json else _lines(text))
+    print(
+        json.dumps(document, ensure_ascii=False, indent=1)
+        if chosen.json
+        else _lines(text)
+    )
 
 
 def print_to_stderr(text: str) -> None:

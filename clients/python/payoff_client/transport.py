@@ -13,7 +13,16 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from functools import wraps
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import (
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    cast,
+    overload,
+)
 from urllib.parse import quote
 
 import httpx
@@ -27,11 +36,18 @@ __version__ = "0.1.0"
 P = ParamSpec("P")
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
-JSON, NPY, CSV, GZIP = "application/json", "application/x-npy", "text/csv", "application/gzip"
+JSON, NPY, CSV, GZIP = (
+    "application/json",
+    "application/x-npy",
+    "text/csv",
+    "application/gzip",
+)
 ARROW, PARQUET = "application/vnd.apache.arrow.stream", "application/vnd.apache.parquet"
 SVG = "image/svg+xml"
 LOG = logging.getLogger("payoff_client")
-LOG.addHandler(logging.NullHandler())  # a library writes no log unless its user configures one
+LOG.addHandler(
+    logging.NullHandler()
+)  # a library writes no log unless its user configures one
 FIRST_DELAY, LONGEST_DELAY = 0.2, 10.0
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 # The statuses of a server without this path; other errors may be those of a proxy.
@@ -39,7 +55,16 @@ _NO_ROUTE = (404, 405, 501)
 _SHOWN_CHARACTERS = 60  # of an answer that cannot be read
 # Parameters that are texts; the values of other parameters are JSON.
 _TEXTS = frozenset(
-    ("drop_classes", "model", "rule", "setting", "method", "delimiter", "decimal", "encoding")
+    (
+        "drop_classes",
+        "model",
+        "rule",
+        "setting",
+        "method",
+        "delimiter",
+        "decimal",
+        "encoding",
+    )
 ) | frozenset(("header", "id", "name", "label_type"))
 
 
@@ -52,7 +77,10 @@ def step(name: str, *, safe: str = "") -> str:
 
 def query(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Fields as query parameters: texts, and lists of texts, as they are, others as JSON."""
-    return {name: value if name in _TEXTS else json.dumps(value) for name, value in fields.items()}
+    return {
+        name: value if name in _TEXTS else json.dumps(value)
+        for name, value in fields.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +100,9 @@ class Call:
 
 def json_of(document: Any) -> bytes:
     """The document as JSON; ValueError where it holds NaN or infinity."""
-    return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    return json.dumps(
+        document, ensure_ascii=False, allow_nan=False, separators=(",", ":")
+    ).encode()
 
 
 def post(path: str, document: Any, headers: Mapping[str, str] | None = None) -> Call:
@@ -83,7 +113,9 @@ def post(path: str, document: Any, headers: Mapping[str, str] | None = None) -> 
 
 def form(path: str, fields: Mapping[str, Any], name: str, content: bytes) -> Call:
     """A POST of a file under its name, with other fields."""
-    upload = httpx.Request("POST", "http://form", data=fields, files={"file": (name, content)})
+    upload = httpx.Request(
+        "POST", "http://form", data=fields, files={"file": (name, content)}
+    )
     headers = {"Content-Type": upload.headers["Content-Type"]}
     return Call("POST", path, content=upload.read(), headers=headers)
 
@@ -106,7 +138,10 @@ class Link:
     """
 
     def __init__(
-        self, client: httpx.Client | httpx.AsyncClient, retry_seconds: float, progress: bool | None
+        self,
+        client: httpx.Client | httpx.AsyncClient,
+        retry_seconds: float,
+        progress: bool | None,
     ) -> None:
         self._client = client
         self.retry_seconds = retry_seconds
@@ -154,7 +189,11 @@ class Link:
             if not again or time.monotonic() + delay > until:
                 raise error
             if attempt == 0:
-                LOG.warning("%s; it is tried again for at most %.0f s", error, self.retry_seconds)
+                LOG.warning(
+                    "%s; it is tried again for at most %.0f s",
+                    error,
+                    self.retry_seconds,
+                )
             attempt += 1
             await self.sleep(delay)
 
@@ -204,7 +243,9 @@ class Link:
             if token is None:
                 return items
             if token in tokens:
-                raise InvalidAnswer(f"the pages of {path} have no end: a page token comes again")
+                raise InvalidAnswer(
+                    f"the pages of {path} have no end: a page token comes again"
+                )
             tokens.append(token)
             params["page_token"] = token
 
@@ -212,8 +253,12 @@ class Link:
 def _refusal(call: Call, answer: httpx.Response) -> PayoffError:
     """The error that an answer is; InvalidAnswer where no route of Payoff wrote it."""
     error = of_answer(answer.status_code, answer.headers, answer.content)
-    is_problem = answer.headers.get("Content-Type", "").startswith("application/problem+json")
-    if answer.status_code not in _NO_ROUTE or (is_problem and error.detail != error.title):
+    is_problem = answer.headers.get("Content-Type", "").startswith(
+        "application/problem+json"
+    )
+    if answer.status_code not in _NO_ROUTE or (
+        is_problem and error.detail != error.title
+    ):
         return error
     base = str(answer.request.url.copy_with(query=None)).removesuffix(call.path)
     return InvalidAnswer(
@@ -236,7 +281,11 @@ def _delay(attempt: int, retry_after: float | None) -> float:
 def _unreachable(failure: httpx.RequestError | httpx.InvalidURL) -> PayoffError:
     reason = str(failure) or type(failure).__name__
     request = getattr(failure, "_request", None)
-    place = f" at {request.url.copy_with(path='/', query=None)}" if request is not None else ""
+    place = (
+        f" at {request.url.copy_with(path='/', query=None)}"
+        if request is not None
+        else ""
+    )
     return Unavailable(f"the service{place} cannot be reached: {reason}")
 
 
@@ -262,7 +311,9 @@ class _Method(Protocol[P, T_co]):
     ) -> Callable[P, Coroutine[Any, Any, T_co]]: ...
 
 
-def shared(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> _Method[P, T]:
+def shared(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+) -> _Method[P, T]:
     """The method: of a blocking client it returns the result, of an asynchronous one the coroutine.
 
     Methods call one another as coroutines, by functions that are not decorated.

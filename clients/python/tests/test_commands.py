@@ -59,7 +59,9 @@ def test_a_file_is_decided(run, ward, tmp_path):
 
 def test_a_model_is_trained_compared_and_moved(run):
     learner = '{"kind":\x00"logistic","C":2}'
-    code, output, _ = run(f"train sick.parquet --label state --name typed --learner {learner}")
+    code, output, _ = run(
+        f"train sick.parquet --label state --name typed --learner {learner}"
+    )
     assert code == 0
     assert output.splitlines()[-1].startswith("rows ")
     assert "\ntyped:" in f"\n{output}"
@@ -77,23 +79,34 @@ def test_a_model_is_trained_compared_and_moved(run):
             ),
         )
     order = (
-        "train sick.parquet --label state --name unaged --learner logistic --type age=ignore --json"
+        "train sick.parquet --label state --name unaged --learner logistic "
+        "--type age=ignore --json"
     )
     assert run(order)[0] == 0
-    assert re.search("^pulse +numeric", run(order.removesuffix("--json"))[1], re.MULTILINE)
+    assert re.search(
+        "^pulse +numeric", run(order.removesuffix("--json"))[1], re.MULTILINE
+    )
     code, output, _ = run("models unaged:1 --json")
     assert [one["name"] for one in json.loads(output)["features"]] == ["pulse", "pain"]
     assert "'best': 1" in run("models typed")[1]
-    assert json.loads(run("models typed@best --json")[1])["learner"]["parameters"]["C"] == 2
+    assert (
+        json.loads(run("models typed@best --json")[1])["learner"]["parameters"]["C"]
+        == 2
+    )
     assert "typed" in run("models")[1]
-    order = "compare sick.parquet --label state --learner logistic --benefits benefits.json"
+    order = (
+        "compare sick.parquet --label state --learner logistic --benefits benefits.json"
+    )
     code, output, _ = run(f"{order} --folds 2 --chart chart.svg")
     assert code == 0
     assert "expected_benefit" in output
 
 
 def test_of_a_refused_file_each_column_is_reported(run, client):
-    lines = ["age;visit;state", *(f"{40 + i};v{i % 3};{'ill' if i % 2 else ''}" for i in range(40))]
+    lines = [
+        "age;visit;state",
+        *(f"{40 + i};v{i % 3};{'ill' if i % 2 else ''}" for i in range(40)),
+    ]
     Path("messy.csv").write_text("\n".join(lines))
     with pytest.raises(Invalid) as caught:
         client.train("messy.csv", label="state", name="messy", delimiter=";")
@@ -112,7 +125,9 @@ def test_of_a_refused_file_each_column_is_reported(run, client):
 
 
 def test_integers_are_numbers_to_regress_on_by_an_option(run):
-    Path("counts.csv").write_text("\n".join(["x,units", *(f"{i % 7},{3 * i}" for i in range(40))]))
+    Path("counts.csv").write_text(
+        "\n".join(["x,units", *(f"{i % 7},{3 * i}" for i in range(40))])
+    )
     order = "train counts.csv --label units --name counts --learner random_forest"
     code, _, errors = run(order)
     assert (code, "give --label-type number" in errors) == (3, True)
@@ -124,7 +139,11 @@ def test_questions_are_asked_in_the_terminal(run, forest, monkeypatch, capsys):
 
     def answer():
         answers.append(
-            "sixty" if not answers else "strong" if "pain" in capsys.readouterr().err else "60"
+            "sixty"
+            if not answers
+            else "strong"
+            if "pain" in capsys.readouterr().err
+            else "60"
         )
         return answers[-1]
 
@@ -151,7 +170,11 @@ WRONG = [
     ("train sick.parquet --label bed --name n", 3, "bed"),
     ("train semi.csv --label state --name n", 3, "give --delimiter ;"),
     ("train sick.parquet --label state --name n --learner {", 2, "--learner"),
-    ("train sick.parquet --label state --name n --benefits winter", 3, "send the matrix"),
+    (
+        "train sick.parquet --label state --name n --benefits winter",
+        3,
+        "send the matrix",
+    ),
     ("train - --label state --name n", 2, "none of the supported files"),
     ("models ward --alias best", 2, "ALIAS=VERSION"),
     ("models ward --alias best=two", 2, "two"),
@@ -181,22 +204,33 @@ def test_what_goes_wrong_has_an_exit_code_and_one_line(
 
 
 def test_a_report_on_outcomes_begins_with_its_first_numbers(run, ward, client):
-    decided = client.model(ward).decide(DATA["rows"][:30], record=True, benefits=BENEFITS)
+    decided = client.model(ward).decide(
+        DATA["rows"][:30], record=True, benefits=BENEFITS
+    )
     pairs = zip(decided["id"], DATA["labels"], strict=False)
     client.send_outcomes([{"id": id_, "truth": truth} for id_, truth in pairs])
     code, output, _ = run(f"outcomes {ward}")
     report = client.model(ward).outcomes()
-    assert (code, [line.split()[0].strip(":") for line in output.splitlines()[1:5]]) == (
+    assert (
+        code,
+        [line.split()[0].strip(":") for line in output.splitlines()[1:5]],
+    ) == (
         0,
         list(report)[:4],
     )
-    assert output.splitlines()[1].split()[:2] == ["promised", f"{report['promised']['mean']:.4g}"]
+    assert output.splitlines()[1].split()[:2] == [
+        "promised",
+        f"{report['promised']['mean']:.4g}",
+    ]
 
 
 def test_a_reader_that_has_enough_ends_it_quietly(service, monkeypatch):
     monkeypatch.setenv("PAYOFF_URL", str(service.base_url))
     line = f"set -o pipefail; {sys.executable} -m payoff_client.commands models | exec 0<&-"
-    assert subprocess.run(["bash", "-c", line], capture_output=True, check=True).stderr == b""
+    assert (
+        subprocess.run(["bash", "-c", line], capture_output=True, check=True).stderr
+        == b""
+    )
 
 
 def test_a_file_of_benefits_that_is_not_there_is_missing(capsys, tmp_path):

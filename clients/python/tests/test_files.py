@@ -35,7 +35,8 @@ def rows_read(text: bytes, delimiter=",") -> list[list[str]]:
     unnamed = arrow_csv.ReadOptions(use_threads=False, autogenerate_column_names=True)
     table = arrow_csv.read_csv(io.BytesIO(text), unnamed, options, as_text)
     return [
-        list(row) for row in zip(*(column.to_pylist() for column in table.columns), strict=True)
+        list(row)
+        for row in zip(*(column.to_pylist() for column in table.columns), strict=True)
     ][1:]
 
 
@@ -46,7 +47,9 @@ class Service:
 
     def __init__(self):
         self.asked, self.taken, self.params = [], [], []
-        self.client = Payoff("http://service", transport=httpx.MockTransport(self), progress=False)
+        self.client = Payoff(
+            "http://service", transport=httpx.MockTransport(self), progress=False
+        )
         self.model = self.client.model("m:1")
 
     def __call__(self, request):
@@ -73,7 +76,9 @@ class Service:
         answer = {"Payoff-Answer": json.dumps({"warnings": []})}
         if "arrow" not in request.headers["Accept"]:
             return httpx.Response(
-                200, text='"note","decision"\n' + '"a\nb","t"\n' * len(rows), headers=answer
+                200,
+                text='"note","decision"\n' + '"a\nb","t"\n' * len(rows),
+                headers=answer,
             )
         decided = pa.table({"decision": ["t"] * len(rows)})
         sink = io.BytesIO()
@@ -94,7 +99,9 @@ def write(path: Path, rows: pd.DataFrame) -> Path:
 
 @pytest.mark.parametrize("options", TOGETHER, ids=str)
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_rows_that_are_decided_together_are_one_request(monkeypatch, tmp_path, suffix, options):
+def test_rows_that_are_decided_together_are_one_request(
+    monkeypatch, tmp_path, suffix, options
+):
     """A reader of Parquet has a batch for each group of rows where a column has a dictionary."""
     monkeypatch.setattr("payoff_client.model.PART_SIZE", 300)
     rows = pd.DataFrame({"x": range(1000), "s": pd.Categorical(["u", "v"] * 500)})
@@ -108,7 +115,8 @@ def test_rows_that_are_decided_together_are_one_request(monkeypatch, tmp_path, s
 
 
 PIECES = st.lists(
-    st.sampled_from(['"', '""', ",", "\n", "\r\n", "a", "b", '5" ', '"x,\ny"', ";"]), max_size=60
+    st.sampled_from(['"', '""', ",", "\n", "\r\n", "a", "b", '5" ', '"x,\ny"', ";"]),
+    max_size=60,
 )
 
 
@@ -123,13 +131,21 @@ def test_parts_of_a_file_have_the_rows_of_the_whole(tmp_path, text, size, delimi
         return
     (tmp_path / "in.csv").write_text(text, newline="")
     try:
-        with files.opened(tmp_path / "in.csv", {"delimiter": delimiter}, size) as (_, names, parts):
+        with files.opened(tmp_path / "in.csv", {"delimiter": delimiter}, size) as (
+            _,
+            names,
+            parts,
+        ):
             found = list(parts)
-    except ValueError:  # a quotation mark is not closed, or a carriage return stands alone
+    except (
+        ValueError
+    ):  # a quotation mark is not closed, or a carriage return stands alone
         assert text.count('"') % 2 or "\r" in text
         return
     assert names == ["p", 'q\n"r']
-    assert [row for part in found for row in rows_read(part.content, delimiter)] == whole
+    assert [
+        row for part in found for row in rows_read(part.content, delimiter)
+    ] == whole
     assert sum(part.rows for part in found) == len(whole)
 
 
@@ -140,7 +156,9 @@ def test_parts_of_a_file_have_the_rows_of_the_whole(tmp_path, text, size, delimi
 @pytest.mark.parametrize("size", [20, 1000])
 def test_rows_are_counted_as_they_are_decided(monkeypatch, tmp_path, lead, text, size):
     monkeypatch.setattr("payoff_client.model.PART_SIZE", size)
-    (tmp_path / "in.csv").write_text(f"{lead}size,x,s\n{text}", encoding="utf-8", newline="")
+    (tmp_path / "in.csv").write_text(
+        f"{lead}size,x,s\n{text}", encoding="utf-8", newline=""
+    )
     service = Service()
     assert (
         service.model.decide_file(tmp_path / "in.csv", tmp_path / "out.csv")["rows"]
@@ -164,10 +182,16 @@ def test_a_file_without_rows_is_sent_too(tmp_path):
 
 def test_empty_lines_at_the_end_are_no_part_and_empty_values_are(monkeypatch, tmp_path):
     monkeypatch.setattr("payoff_client.model.PART_SIZE", 2)
-    for text, rows in {"s\n1\n2\n\n\n\n\n\n\n\n\n": 2, "s\n1\n \n \n \n \n \n \n": 7}.items():
+    for text, rows in {
+        "s\n1\n2\n\n\n\n\n\n\n\n\n": 2,
+        "s\n1\n \n \n \n \n \n \n": 7,
+    }.items():
         (tmp_path / "in.csv").write_text(text)
         service = Service()
-        assert service.model.decide_file(tmp_path / "in.csv", tmp_path / "out.csv")["rows"] == rows
+        assert (
+            service.model.decide_file(tmp_path / "in.csv", tmp_path / "out.csv")["rows"]
+            == rows
+        )
         assert 0 not in service.asked
 
 
@@ -198,7 +222,10 @@ def test_a_damaged_archive_is_named(tmp_path, damage):
     (tmp_path / "in.parquet").write_text("PAR1")
     with pytest.raises(ValueError, match=r"'in.parquet' cannot be read"):
         Service().model.decide_file(tmp_path / "in.parquet", tmp_path / "out.csv")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.csv.gz", "in.parquet"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "in.csv.gz",
+        "in.parquet",
+    ]
 
 
 @pytest.mark.parametrize("suffix", ["csv", "csv.gz", "parquet"])
@@ -225,7 +252,9 @@ def test_outcomes_are_sent_in_parts(monkeypatch, tmp_path, suffix):
 
 
 def test_a_dialect_is_the_service_s_to_read_but_for_the_encoding(tmp_path):
-    (tmp_path / "outcomes.csv").write_bytes(" id; truth;benefit\nNA;é;1,5\n".encode("latin-1"))
+    (tmp_path / "outcomes.csv").write_bytes(
+        " id; truth;benefit\nNA;é;1,5\n".encode("latin-1")
+    )
     service = Service()
     service.client.send_outcomes(
         tmp_path / "outcomes.csv", delimiter=";", decimal=",", encoding="latin-1"
@@ -244,15 +273,31 @@ def test_integers_beside_missing_values_are_sent_as_integers():
     def answer(request):
         sent.extend(json.loads(request.read())["outcomes"])
         return httpx.Response(
-            200, json={"accepted": 1, "unchanged": 0, "open": 0, "unknown": [], "conflicts": []}
+            200,
+            json={
+                "accepted": 1,
+                "unchanged": 0,
+                "open": 0,
+                "unknown": [],
+                "conflicts": [],
+            },
         )
 
     frame = pd.DataFrame(
-        {"id": [7.0, 8.0], "truth": [1.0, None], "action": [0, 2.5], "benefit": [2.0, None]}
+        {
+            "id": [7.0, 8.0],
+            "truth": [1.0, None],
+            "action": [0, 2.5],
+            "benefit": [2.0, None],
+        }
     )
     Payoff("http://service", transport=httpx.MockTransport(answer)).send_outcomes(frame)
     assert sent == [
         {"id": 7, "truth": 1, "action": 0, "benefit": 2.0},
         {"id": 8, "truth": None, "action": 2.5},
     ]
-    assert [type(sent[0][name]) for name in ("id", "truth", "benefit")] == [int, int, float]
+    assert [type(sent[0][name]) for name in ("id", "truth", "benefit")] == [
+        int,
+        int,
+        float,
+    ]

@@ -15,7 +15,9 @@ from tests.tables.messy import EXPORTS, N, rows_of
 
 @pytest.mark.filterwarnings("ignore::payoff_client.PayoffWarning")
 @pytest.mark.parametrize("name", EXPORTS)
-def test_an_export_is_trained_on_and_decided(service, client, tmp_path, monkeypatch, capsys, name):
+def test_an_export_is_trained_on_and_decided(
+    service, client, tmp_path, monkeypatch, capsys, name
+):
     """By the client with objects of the file's text and with pandas, by the command line as a
     file: all alike.
     """
@@ -37,17 +39,26 @@ def test_an_export_is_trained_on_and_decided(service, client, tmp_path, monkeypa
         "export.csv", label=export.label, name="exported", learner="logistic", **asked
     )
     benefits = {
-        label: {"call": 5 * k - 1, "wait": 0} for k, label in enumerate(model.card()["classes"])
+        label: {"call": 5 * k - 1, "wait": 0}
+        for k, label in enumerate(model.card()["classes"])
     }
     rows = [*rows_of(export)]
     sent = [
-        {key: float(word) if is_number(word) else word or None for key, word in row.items()}
+        {
+            key: float(word) if is_number(word) else word or None
+            for key, word in row.items()
+        }
         for row in rows
     ]
     decided = [row["decision"] for row in model.decide(sent, benefits=benefits)]
     assert {*decided} == {"call", "wait"}
-    assert model.decide(pd.DataFrame(sent), benefits=benefits)["decision"].tolist() == decided
-    options = [f"--type={column}={order}" for column, order in asked.pop("types", {}).items()]
+    assert (
+        model.decide(pd.DataFrame(sent), benefits=benefits)["decision"].tolist()
+        == decided
+    )
+    options = [
+        f"--type={column}={order}" for column, order in asked.pop("types", {}).items()
+    ]
     options += ["--drop-unlabelled"] if asked.pop("drop_unlabelled", False) else []
     options += [f"--{key}={value}" for key, value in asked.items()]
     order = [
@@ -82,11 +93,18 @@ def test_an_export_is_trained_on_and_decided(service, client, tmp_path, monkeypa
 
 @pytest.mark.filterwarnings("ignore::payoff_client.PayoffWarning")
 def test_a_value_in_a_form_is_taken_from_frames(client):
-    stakes, text = [1234.5 + i for i in range(40)], [f"{1234.5 + i:,.2f}" for i in range(40)]
+    stakes, text = (
+        [1234.5 + i for i in range(40)],
+        [f"{1234.5 + i:,.2f}" for i in range(40)],
+    )
     table = {"x": list(range(40)), "y": ["ill", "healthy"] * 20}
     types = {"stake": "value"}
     model = client.train(
-        pa.table(table | {"stake": text}), label="y", learner="logistic", name="stakes", types=types
+        pa.table(table | {"stake": text}),
+        label="y",
+        learner="logistic",
+        name="stakes",
+        types=types,
     )
     benefits = {
         "ill": {"treat": {"column": "stake"}, "wait": 0},
@@ -98,5 +116,6 @@ def test_a_value_in_a_form_is_taken_from_frames(client):
         [{"x": i, "stake": text[i]} for i in range(40)],
     ):
         assert (
-            model.answer(frame, benefits=benefits).expected_benefits == expected.expected_benefits
+            model.answer(frame, benefits=benefits).expected_benefits
+            == expected.expected_benefits
         ).all()

@@ -26,7 +26,8 @@ ROOT = FOLDER.parents[1]
 def test_a_notebook_answers_as_printed(path, service, monkeypatch):
     monkeypatch.setenv("PAYOFF_URL", str(service.base_url))
     monkeypatch.setenv(
-        "PYTHONPATH", os.pathsep.join([str(ROOT / "clients" / "python"), f"{sys.prefix}/pandas"])
+        "PYTHONPATH",
+        os.pathsep.join([str(ROOT / "clients" / "python"), f"{sys.prefix}/pandas"]),
     )
     monkeypatch.setenv("PYDEVD_DISABLE_FILE_VALIDATION", "1")
     printed = nbformat.read(path, as_version=4)
@@ -62,7 +63,9 @@ def _shown(cell: Any) -> list[Any]:
 
 def _rounded(text: str) -> str | float:
     return (
-        pytest.approx(float(text), rel=0.01, abs=0.02) if re.fullmatch(r"\d+\.\d+", text) else text
+        pytest.approx(float(text), rel=0.01, abs=0.02)
+        if re.fullmatch(r"\d+\.\d+", text)
+        else text
     )
 
 

@@ -22,7 +22,9 @@ FILES = {
     "benefits.json": json.dumps({"a": {"x": 1, "y": 0}, "b": {"x": 0, "y": 1}}),
     "costs.json": json.dumps({"age": 1}),
 }
-READ = "--type a=ignore|--header none|--drop-unlabelled|--drop-class a|--label-type number"
+READ = (
+    "--type a=ignore|--header none|--drop-unlabelled|--drop-class a|--label-type number"
+)
 DIALECT = "--delimiter ;|--decimal ,|--encoding latin-1|"
 GLOBAL = "--json|--url http://other"
 OPTIONS = {  # commands, and options that each change what they do
@@ -60,7 +62,11 @@ class Server:
 
     def __call__(self, request):
         request.read()
-        key = {name: value for name, value in request.headers.items() if name != "idempotency-key"}
+        key = {
+            name: value
+            for name, value in request.headers.items()
+            if name != "idempotency-key"
+        }
         self.asked.append((request.method, str(request.url), key, request.content))
         return of_path(request)
 
@@ -81,12 +87,16 @@ def run(tmp_path, monkeypatch, capsys):
         server = Server()
         transport = httpx.MockTransport(answer or server)
         monkeypatch.setattr(
-            commands, "Payoff", lambda url, **given: Payoff(url, **given, transport=transport)
+            commands,
+            "Payoff",
+            lambda url, **given: Payoff(url, **given, transport=transport),
         )
         code = commands.main(line.split())
         output, errors = capsys.readouterr()
         files = {
-            path.name: path.read_bytes() for path in tmp_path.iterdir() if path.name not in FILES
+            path.name: path.read_bytes()
+            for path in tmp_path.iterdir()
+            if path.name not in FILES
         }
         return code, (server.asked, output, files), errors
 
@@ -119,7 +129,9 @@ def test_all_options_are_tried(capsys):
             for word in f"{line} {more}".split()
         }
         tried = {option for word in tried for option in word.split("|")}
-        assert set(re.findall(r"--[a-z-]+", capsys.readouterr().out)) - {"--help"} <= tried, name
+        assert (
+            set(re.findall(r"--[a-z-]+", capsys.readouterr().out)) - {"--help"} <= tried
+        ), name
 
 
 @pytest.mark.parametrize("line", REFUSED)
@@ -161,10 +173,12 @@ def test_a_service_that_is_stopped_is_named_before_it_is_waited_for(run, monkeyp
 def test_warnings_of_an_answer_are_printed(run, line):
     result = {"table": [{}], "warnings": ["w"]}
     documents = {
-        path: {**each, "warnings": ["w"], "result": result} for path, each in VALID.items()
+        path: {**each, "warnings": ["w"], "result": result}
+        for path, each in VALID.items()
     }
     code, (_, output, _), errors = run(
-        line, lambda request: of_path(request, documents | {"/best": {"warnings": ["w"]}})
+        line,
+        lambda request: of_path(request, documents | {"/best": {"warnings": ["w"]}}),
     )
     assert code == 0, errors
     assert "warning: w\n" in errors

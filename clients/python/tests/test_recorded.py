@@ -16,7 +16,12 @@ CARD = {
     "features": [{"name": "x", "type": "numeric"}],
 }
 BENEFITS = {"a": {"t": 1, "w": 0}, "b": {"t": 0, "w": 1}}
-LIBRARIES = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.table, "objects": list}
+LIBRARIES = {
+    "pandas": pd.DataFrame,
+    "polars": pl.DataFrame,
+    "pyarrow": pa.table,
+    "objects": list,
+}
 
 
 class Recorder:
@@ -24,7 +29,9 @@ class Recorder:
 
     def __init__(self):
         self.sent = []
-        self.client = Payoff("http://service", transport=httpx.MockTransport(self), progress=False)
+        self.client = Payoff(
+            "http://service", transport=httpx.MockTransport(self), progress=False
+        )
         self.model = self.client.model("m:1")
 
     def __call__(self, request):
@@ -45,12 +52,18 @@ class Recorder:
             "rule": "expected_benefit",
         }
         answer |= (
-            {"explanations": [{"runner_up": "w", "margin": 1.0}] * n} if sent.get("explain") else {}
+            {"explanations": [{"runner_up": "w", "margin": 1.0}] * n}
+            if sent.get("explain")
+            else {}
         )
         answer |= (
-            {"propensities": [row["x"] for row in sent["instances"]]} if sent.get("explore") else {}
+            {"propensities": [row["x"] for row in sent["instances"]]}
+            if sent.get("explore")
+            else {}
         )
-        return httpx.Response(200, json=answer | ({"ids": list(map(str, ids))} if ids else {}))
+        return httpx.Response(
+            200, json=answer | ({"ids": list(map(str, ids))} if ids else {})
+        )
 
 
 def rows(library="pandas", **columns):
@@ -82,7 +95,9 @@ def test_a_column_with_a_name_of_the_result_is_refused_before_anything_is_sent(
     service = Recorder()
     with pytest.raises(ValueError, match=f"'{name}' of its own"):
         service.model.decide(
-            rows(library, visit=[7, 8, 9], **{name: [1, 2, 3]}), benefits=BENEFITS, **options
+            rows(library, visit=[7, 8, 9], **{name: [1, 2, 3]}),
+            benefits=BENEFITS,
+            **options,
         )
     assert service.sent == []
 
@@ -100,7 +115,14 @@ def test_other_columns_come_back():
         "runner_up",
     ]
     found = Recorder().model.decide(rows(**dict.fromkeys(names, 1)), benefits=BENEFITS)
-    assert list(found.columns) == [*names, "decision", "p:a", "p:b", "benefit:t", "benefit:w"]
+    assert list(found.columns) == [
+        *names,
+        "decision",
+        "p:a",
+        "p:b",
+        "benefit:t",
+        "benefit:w",
+    ]
     found = Recorder().model.decide(rows(id=[1, 2, 3]), record="id", benefits=BENEFITS)
     assert found["id"].tolist() == [1, 2, 3]
 
@@ -112,7 +134,9 @@ def test_ids_are_sent_as_text(library, ids):
     refuse.
     """
     service = Recorder()
-    expected = [str(int(id_)) if isinstance(id_, float) else id_ and str(id_) for id_ in ids]
+    expected = [
+        str(int(id_)) if isinstance(id_, float) else id_ and str(id_) for id_ in ids
+    ]
     for record in ("visit", {"ids": ids}):
         service.model.decide(rows(library, visit=ids), record=record, benefits=BENEFITS)
         assert service.sent[-1]["record"]["ids"] == expected
@@ -137,7 +161,11 @@ def test_what_an_answer_has_for_each_row_is_joined(monkeypatch):
     assert answer.ids == [id_ for sent in service.sent for id_ in sent["record"]["ids"]]
     assert len(answer.explanations) == 3
     assert answer.figures == {"rule": "expected_benefit"}
-    assert service.model.decide(rows(), **options)["propensity"].tolist() == [0.25, 0.5, 0.75]
+    assert service.model.decide(rows(), **options)["propensity"].tolist() == [
+        0.25,
+        0.5,
+        0.75,
+    ]
 
 
 def test_columns_of_one_name_keep_their_own_values():
@@ -155,7 +183,9 @@ def test_columns_of_one_name_keep_their_own_values():
     [
         lambda client, frame: client.model("m:1").decide(frame, record="note"),
         lambda client, frame: client.model("m:1").acquire(frame),
-        lambda client, frame: client.model("m:1").retrieve(frame.rename(columns={"note": "x"})),
+        lambda client, frame: client.model("m:1").retrieve(
+            frame.rename(columns={"note": "x"})
+        ),
         lambda client, frame: client.send_outcomes(
             frame.rename(columns={"note": "truth", "x": "id"})
         ),

@@ -45,7 +45,9 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 from tests.conftest import trained, two_class_rows
 
 ROOT = Path(__file__).parents[3]
-STAKES = {"benefits": {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}}}
+STAKES = {
+    "benefits": {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}}
+}
 DATA, TRAINING = two_class_rows(40), two_class_rows()
 TRAINING["rows"][7][0] = None  # an age may be missing in training as in service
 # The frame lacks an age, which no row lacked that trained the ward's model.
@@ -75,13 +77,20 @@ def numbers(service) -> str:
         "rows": [[row[1], row[0]] for row in TRAINING["rows"]],
     }
     trained(
-        service, {"model": "figures", "learner": {"kind": "logistic"}, "data": data, "holdout": 0}
+        service,
+        {
+            "model": "figures",
+            "learner": {"kind": "logistic"},
+            "data": data,
+            "holdout": 0,
+        },
     )
     return "figures"
 
 
 @pytest.fixture(
-    params=[{}, {"SMALL": 0, "PART_BYTES": 8 * 3 * 7, "PART_VALUES": 8 * 7}], ids=["small", "large"]
+    params=[{}, {"SMALL": 0, "PART_BYTES": 8 * 3 * 7, "PART_VALUES": 8 * 7}],
+    ids=["small", "large"],
 )
 def size(request, monkeypatch):
     """Rows go as JSON in one request, or in several, as a stream where their library has one."""
@@ -92,12 +101,16 @@ def size(request, monkeypatch):
 @pytest.fixture
 def expected(service, ward):
     rows = json.loads(frame()[DATA["features"]].to_json(orient="records"))
-    return service.post("/predict", json={"model": ward, "instances": rows, **STAKES}).json()
+    return service.post(
+        "/predict", json={"model": ward, "instances": rows, **STAKES}
+    ).json()
 
 
 LIBRARIES = {
     "pandas": lambda found: found,
-    "pandas categorical": lambda found: found.astype({"pain": "category", "pulse": "Float64"}),
+    "pandas categorical": lambda found: found.astype(
+        {"pain": "category", "pulse": "Float64"}
+    ),
     "pandas objects": lambda found: found.astype({"pain": object}),
     "polars": pl.from_pandas,
     "pyarrow": lambda found: pa.Table.from_pandas(found, preserve_index=False),
@@ -117,7 +130,12 @@ def mixed(service) -> str:
     data = {"features": ["x", "code", "day"], "rows": rows, "labels": labels}
     trained(
         service,
-        {"model": "mixed", "learner": {"kind": "gradient_boosting"}, "data": data, "holdout": 0},
+        {
+            "model": "mixed",
+            "learner": {"kind": "gradient_boosting"},
+            "data": data,
+            "holdout": 0,
+        },
     )
     return "mixed"
 
@@ -134,8 +152,12 @@ BYTES = [str(code).encode() for code in CODES]
 TIMES = [datetime(2026, 1, code) for code in CODES]  # noqa: DTZ001 - as frames have them
 KINDS = {  # what is taken: a library's table of columns
     "pandas whole numbers": lambda: pd.DataFrame(of_kinds(code=CODES)),
-    "pandas nullable": lambda: pd.DataFrame(of_kinds(code=pd.array(CODES, dtype="Int64"))),
-    "pandas categories of numbers": lambda: pd.DataFrame(of_kinds(code=pd.Categorical(CODES))),
+    "pandas nullable": lambda: pd.DataFrame(
+        of_kinds(code=pd.array(CODES, dtype="Int64"))
+    ),
+    "pandas categories of numbers": lambda: pd.DataFrame(
+        of_kinds(code=pd.Categorical(CODES))
+    ),
     "pandas numbers as categories": lambda: pd.DataFrame(
         of_kinds(x=pd.Categorical([0.0, 2.0, 1.0] * 14))
     ),
@@ -144,7 +166,9 @@ KINDS = {  # what is taken: a library's table of columns
     ),
     "pandas dates and bytes": lambda: pd.DataFrame(of_kinds(day=DAYS, code=BYTES)),
     "pandas booleans": lambda: pd.DataFrame(of_kinds(x=[False, True, True] * 14)),
-    "polars whole numbers and dates": lambda: pl.DataFrame(of_kinds(code=CODES, day=DAYS)),
+    "polars whole numbers and dates": lambda: pl.DataFrame(
+        of_kinds(code=CODES, day=DAYS)
+    ),
     "polars bytes and booleans": lambda: pl.DataFrame(
         of_kinds(code=BYTES, x=[False, True, True] * 14)
     ),
@@ -154,37 +178,53 @@ KINDS = {  # what is taken: a library's table of columns
     "objects": lambda: pd.DataFrame(of_kinds(code=CODES, day=DAYS)).to_dict("records"),
     "pandas moments": lambda: pd.DataFrame(of_kinds(day=TIMES)),
     "polars moments": lambda: pl.DataFrame(of_kinds(day=TIMES)),
-    "objects with moments": lambda: pd.DataFrame(of_kinds(day=TIMES)).to_dict("records"),
-    "pandas days": lambda: pd.DataFrame(of_kinds(day=[20453.0 + code for code in CODES])),
+    "objects with moments": lambda: pd.DataFrame(of_kinds(day=TIMES)).to_dict(
+        "records"
+    ),
+    "pandas days": lambda: pd.DataFrame(
+        of_kinds(day=[20453.0 + code for code in CODES])
+    ),
 }
 REFUSED = {
     "pandas times": lambda: pd.DataFrame(of_kinds(code=TIMES)),
     "polars times": lambda: pl.DataFrame(of_kinds(code=TIMES)),
     "pyarrow times": lambda: pa.table(of_kinds(code=TIMES)),
     "objects with times": lambda: pd.DataFrame(of_kinds(code=TIMES)).to_dict("records"),
-    "pandas fractions": lambda: pd.DataFrame(of_kinds(code=[float(code) for code in CODES])),
+    "pandas fractions": lambda: pd.DataFrame(
+        of_kinds(code=[float(code) for code in CODES])
+    ),
     "pandas mixed fractions": lambda: pd.DataFrame(
         of_kinds(code=pd.Series([1.0, "2", 7] * 14, dtype=object))
     ),
-    "polars fractions": lambda: pl.DataFrame(of_kinds(code=[float(code) for code in CODES])),
-    "pandas booleans as text": lambda: pd.DataFrame(of_kinds(code=[True, False, True] * 14)),
+    "polars fractions": lambda: pl.DataFrame(
+        of_kinds(code=[float(code) for code in CODES])
+    ),
+    "pandas booleans as text": lambda: pd.DataFrame(
+        of_kinds(code=[True, False, True] * 14)
+    ),
     "pandas text as number": lambda: pd.DataFrame(of_kinds(x=["1"] * 42)),
     "pyarrow times as number": lambda: pa.table(of_kinds(x=TIMES)),
 }
 
 
 @pytest.mark.parametrize("kind", [*KINDS, *REFUSED])
-def test_a_frame_is_decided_alike_or_refused_whatever_its_size(client, mixed, monkeypatch, kind):
+def test_a_frame_is_decided_alike_or_refused_whatever_its_size(
+    client, mixed, monkeypatch, kind
+):
     answers = []
     for size in (2000, 0):
         monkeypatch.setattr(deciding, "SMALL", size)
         if kind in REFUSED:
             with pytest.raises(Invalid) as caught:
                 client.model(mixed).decide(REFUSED[kind](), **STAKES)
-            answers.append([(flaw.row, flaw.column, flaw.msg) for flaw in caught.value.errors])
+            answers.append(
+                [(flaw.row, flaw.column, flaw.msg) for flaw in caught.value.errors]
+            )
         else:
             answers.append(
-                client.model(mixed).answer(KINDS[kind](), **STAKES).probabilities.tolist()
+                client.model(mixed)
+                .answer(KINDS[kind](), **STAKES)
+                .probabilities.tolist()
             )
     assert answers[0] == answers[1]
     assert len(answers[0]) > 1
@@ -197,7 +237,9 @@ def test_a_frame_is_decided_alike_or_refused_whatever_its_size(client, mixed, mo
 @pytest.mark.filterwarnings("ignore::payoff_client.PayoffWarning")
 @pytest.mark.usefixtures("size")
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_every_library_gets_its_own_frame_with_the_decisions(client, ward, expected, library):
+def test_every_library_gets_its_own_frame_with_the_decisions(
+    client, ward, expected, library
+):
     sent = LIBRARIES[library](frame())
 
     found = client.model(ward).decide(sent, **STAKES)
@@ -220,13 +262,17 @@ def test_every_library_gets_its_own_frame_with_the_decisions(client, ward, expec
 @pytest.mark.usefixtures("size")
 def test_an_array_is_in_the_order_of_the_model(client, numbers):
     expected = client.model(numbers).decide(frame().drop(columns="pain"), **STAKES)
-    columns = client.model(numbers).decide(frame()[["pulse", "age"]].to_numpy(), **STAKES)
+    columns = client.model(numbers).decide(
+        frame()[["pulse", "age"]].to_numpy(), **STAKES
+    )
     assert columns["decision"].tolist() == expected["decision"].tolist()
     np.testing.assert_array_equal(columns["p:ill"], expected["p:ill"])
 
 
 def test_one_object_and_no_rows(client, ward):
-    one = client.model(ward).decide({"age": 63, "pulse": 90, "pain": "mild", "bed": "B7"}, **STAKES)
+    one = client.model(ward).decide(
+        {"age": 63, "pulse": 90, "pain": "mild", "bed": "B7"}, **STAKES
+    )
     assert one["bed"] == "B7"
     assert one["decision"] in ("wait", "treat")
     assert client.model(ward).decide([], **STAKES)["decision"].tolist() == []
@@ -238,13 +284,19 @@ def test_one_object_and_no_rows(client, ward):
 
 
 @pytest.mark.filterwarnings("ignore::payoff_client.PayoffWarning")
-def test_a_matrix_with_actions_a_frame_and_one_for_each_row_are_benefits(client, ward, monkeypatch):
+def test_a_matrix_with_actions_a_frame_and_one_for_each_row_are_benefits(
+    client, ward, monkeypatch
+):
     monkeypatch.setattr(deciding, "PART_VALUES", 60)
     model, matrix = client.model(ward), np.array([[0, -1], [-10, 5]])
     words = model.decide(frame(), **STAKES)
 
-    assert model.decide(frame(), benefits=matrix, actions=["wait", "treat"]).equals(words)
-    assert model.decide(frame(), benefits=pd.DataFrame(STAKES["benefits"]).T).equals(words)
+    assert model.decide(frame(), benefits=matrix, actions=["wait", "treat"]).equals(
+        words
+    )
+    assert model.decide(frame(), benefits=pd.DataFrame(STAKES["benefits"]).T).equals(
+        words
+    )
     each = np.repeat(matrix[None], 40, axis=0)
     each[7] = 0, 0
     found = model.decide(frame(), benefits=each, actions=["wait", "treat"])
@@ -255,17 +307,23 @@ def test_a_matrix_with_actions_a_frame_and_one_for_each_row_are_benefits(client,
 @pytest.mark.filterwarnings("ignore::payoff_client.PayoffWarning")
 @pytest.mark.usefixtures("size")
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_cells_name_columns_of_the_frame_or_beside_an_array(client, ward, numbers, library):
+def test_cells_name_columns_of_the_frame_or_beside_an_array(
+    client, ward, numbers, library
+):
     amounts, cell = list(range(40)), {"column": "ward", "times": -0.5, "plus": 2}
     cells = {"benefits": [[0, cell], [-10, 5]], "actions": ["wait", "treat"]}
-    out = cells | {"benefits": [[[0, 2 - 0.5 * amount], [-10, 5]] for amount in amounts]}
+    out = cells | {
+        "benefits": [[[0, 2 - 0.5 * amount], [-10, 5]] for amount in amounts]
+    }
     expected = client.model(ward).answer(frame(), **out).expected_benefits
     client.model(ward).matrices.save("by-ward", **cells)
     for stakes in (cells, {"benefits": "by-ward"}):
         found = client.model(ward).answer(LIBRARIES[library](frame()), **stakes)
         np.testing.assert_allclose(found.expected_benefits, expected, rtol=1e-12)
     array = frame()[["pulse", "age"]].to_numpy()
-    found = client.model(numbers).answer(array, **cells, columns={"ward": np.array(amounts)})
+    found = client.model(numbers).answer(
+        array, **cells, columns={"ward": np.array(amounts)}
+    )
     assert (
         found.expected_benefits.tolist()
         == client.model(numbers).answer(array, **out).expected_benefits.tolist()
@@ -284,11 +342,19 @@ def test_decisions_are_recorded_and_their_outcomes_sent(client, ward, monkeypatc
     for _ in range(2):  # with ids of one's own again and again
         model.decide(patients, record="visit", **STAKES)
     truth = pd.DataFrame(
-        {"id": [*first["id"], *patients["visit"], "x"], "truth": DATA["labels"] * 2 + ["ill"]}
+        {
+            "id": [*first["id"], *patients["visit"], "x"],
+            "truth": DATA["labels"] * 2 + ["ill"],
+        }
     )
     truth["benefit"] = [3.0] + [None] * 80
     sent = client.send_outcomes(truth)
-    assert (sent["accepted"], sent["unchanged"], sent["unknown"], sent["conflicts"]) == (
+    assert (
+        sent["accepted"],
+        sent["unchanged"],
+        sent["unknown"],
+        sent["conflicts"],
+    ) == (
         80,
         0,
         ["x"],
@@ -332,7 +398,9 @@ CALLS = {
         np.tile(rows, (30, 1)), **STAKES, **given
     ),
     "explain": lambda model, rows, _, **given: model.explain(rows, **STAKES, **given),
-    "acquire": lambda model, *_, **given: model.acquire({}, str, budget=0, **STAKES, **given),
+    "acquire": lambda model, *_, **given: model.acquire(
+        {}, str, budget=0, **STAKES, **given
+    ),
     "acquire many": lambda model, rows, _, **given: model.acquire(
         rows, budget=0, **STAKES, **given
     ),
@@ -368,16 +436,24 @@ def test_a_lost_answer_is_asked_for_again_and_decisions_are_recorded_once(
 
     with Payoff(str(service.base_url), progress=False, transport=Lossy()) as other:
         CALLS[call](
-            other.model(name), rows, tmp_path, record="visit" if call == "decide_file" else True
+            other.model(name),
+            rows,
+            tmp_path,
+            record="visit" if call == "decide_file" else True,
         )
-    assert decisions_of(service, name) == before + {"acquire": 1, "decide an array": 1200}.get(
-        call, 40
-    )
+    assert decisions_of(service, name) == before + {
+        "acquire": 1,
+        "decide an array": 1200,
+    }.get(call, 40)
 
 
-def test_a_lost_answer_to_a_file_without_ids_is_not_asked_for_again(lossy, numbers, tmp_path):
+def test_a_lost_answer_to_a_file_without_ids_is_not_asked_for_again(
+    lossy, numbers, tmp_path
+):
     frame().to_csv(tmp_path / "in.csv", index=False)
-    with pytest.raises(Unavailable, match="connection reset; the request is not repeated"):
+    with pytest.raises(
+        Unavailable, match="connection reset; the request is not repeated"
+    ):
         CALLS["decide_file"](lossy.model(numbers), None, tmp_path, record=True)
 
 
@@ -390,12 +466,19 @@ def test_a_saved_matrix_decides_by_its_name(client, ward, tmp_path):
     assert model.decide(frame(), benefits="autumn-2026").equals(expected)
     frame().to_csv(tmp_path / "in.csv", index=False)
     model.decide_file(tmp_path / "in.csv", tmp_path / "out.csv", benefits="autumn-2026")
-    assert (pd.read_csv(tmp_path / "out.csv")["decision"] == expected["decision"].to_numpy()).all()
+    assert (
+        pd.read_csv(tmp_path / "out.csv")["decision"] == expected["decision"].to_numpy()
+    ).all()
 
-    costs = pd.DataFrame([[0, 1], [10, -4]], index=["healthy", "ill"], columns=["wait", "treat"])
+    costs = pd.DataFrame(
+        [[0, 1], [10, -4]], index=["healthy", "ill"], columns=["wait", "treat"]
+    )
     assert model.matrices.save("autumn-2026", cost_matrix=costs)["version"] == first + 1
     assert model.matrices.get(f"autumn-2026:{first}")["benefits"] == STAKES["benefits"]
-    assert model.matrices.get("autumn-2026")["benefits"]["ill"] == {"wait": -10, "treat": 4}
+    assert model.matrices.get("autumn-2026")["benefits"]["ill"] == {
+        "wait": -10,
+        "treat": 4,
+    }
     assert [(each["matrix"], each["versions"]) for each in model.matrices.list()] == [
         ("autumn-2026", 2)
     ]
@@ -406,7 +489,9 @@ def test_a_saved_matrix_decides_by_its_name(client, ward, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::payoff_client.PayoffWarning")
-def test_parts_are_decided_by_one_version_of_model_and_matrix(client, service, ward, monkeypatch):
+def test_parts_are_decided_by_one_version_of_model_and_matrix(
+    client, service, ward, monkeypatch
+):
     asked = []
     model = client.model(f"{ward}@live")
     model.set_alias("live", 1)
@@ -423,7 +508,9 @@ def test_parts_are_decided_by_one_version_of_model_and_matrix(client, service, w
         other.model(f"{ward}@live").decide(frame(), benefits="winter")
     model.matrices.delete("winter")
     assert [params["model"] for params in asked if params] == [f"{ward}:1"] * 6
-    assert {params["benefits"] for params in asked if params} == {f'"winter:{saved["version"]}"'}
+    assert {params["benefits"] for params in asked if params} == {
+        f'"winter:{saved["version"]}"'
+    }
 
 
 @warned_of_gaps
@@ -437,7 +524,8 @@ def test_known_outcomes_are_a_data_set_to_train_on(client, ward):
     assert made["rows"] == made["from"]["rows"] >= 40
     assert client.datasets.get("seen")["id"] == made["id"]
     assert (
-        client.train("seen", name="learnt", learner="logistic", holdout=0).reference == "learnt:1"
+        client.train("seen", name="learnt", learner="logistic", holdout=0).reference
+        == "learnt:1"
     )
     with pytest.raises(NotFound, match="nobody"):
         client.datasets.from_outcomes("nobody")
@@ -445,7 +533,9 @@ def test_known_outcomes_are_a_data_set_to_train_on(client, ward):
 
 def test_explanations_are_columns(client, ward):
     found = client.model(ward).explain(frame(2), **STAKES)
-    assert {"runner_up", "margin", "contribution:age", "contribution:pain"} <= set(found.columns)
+    assert {"runner_up", "margin", "contribution:age", "contribution:pain"} <= set(
+        found.columns
+    )
 
 
 @pytest.mark.usefixtures("size")
@@ -476,7 +566,12 @@ def moving(service) -> list[str]:
         data = {"features": features, "labels": TRAINING["labels"], "rows": rows}
         trained(
             service,
-            {"model": "moving", "learner": {"kind": "logistic"}, "data": data, "holdout": 0},
+            {
+                "model": "moving",
+                "learner": {"kind": "logistic"},
+                "data": data,
+                "holdout": 0,
+            },
         )
     return [f"moving:{number + 1}" for number in range(len(versions))]
 
@@ -496,7 +591,9 @@ def test_an_alias_that_moves_to_other_features_is_followed(client, moving):
 @pytest.mark.filterwarnings("ignore::payoff_client.PayoffWarning")
 def test_a_model_is_trained_and_compared(client):
     sick = frame().assign(state=DATA["labels"]).drop(columns="ward")
-    model = client.train(sick, label="state", learner="logistic", name="from-frame", holdout=0.3)
+    model = client.train(
+        sick, label="state", learner="logistic", name="from-frame", holdout=0.3
+    )
 
     assert model.card()["labels"] == ["state"]
     assert [each["type"] for each in model.card()["features"]] == [
@@ -509,20 +606,29 @@ def test_a_model_is_trained_and_compared(client):
     assert report.table == report["rules"]
     dataset = model.card()["data"]["dataset"]
     assert dataset in {each["id"] for each in client.datasets.list()}
-    compared = client.compare(dataset, learners=["logistic"], folds=2, chart=True, **STAKES)
+    compared = client.compare(
+        dataset, learners=["logistic"], folds=2, chart=True, **STAKES
+    )
     assert compared._repr_svg_().startswith("<svg")
     assert compared.table[0]["rule"]
     assert "from-frame" in {each["name"] for each in client.models()}
     with pytest.raises(Invalid, match="'dept'"):
-        client.train(dataset, learner={"kind": "cost_tree", "dept": 3}, name="from-frame")
+        client.train(
+            dataset, learner={"kind": "cost_tree", "dept": 3}, name="from-frame"
+        )
 
 
 def test_frames_are_uploaded_alike(client, monkeypatch, tmp_path):
     sick = frame().assign(state=DATA["labels"], code=["007", "008"] * 20)
     stored = client.datasets.upload(sick, label="state")
     kinds = stored["features"]
-    assert client.datasets.upload(pl.from_pandas(sick), label="state")["features"] == kinds
-    assert client.datasets.upload(sick.to_dict("records"), label="state")["features"] == kinds
+    assert (
+        client.datasets.upload(pl.from_pandas(sick), label="state")["features"] == kinds
+    )
+    assert (
+        client.datasets.upload(sick.to_dict("records"), label="state")["features"]
+        == kinds
+    )
     words = ("007", "7", "1e3", 'a"\n"b')
     exact = [
         {"n": 0.1 + i, "big": 2**62 + i, "b": i % 3 == 0, "w": words[i % 4], "y": i % 2}
@@ -561,7 +667,10 @@ def test_sets_are_retrieved(client, ward):
 
 
 def test_questions_are_asked_until_the_case_is_decided(client, forest):
-    model, patient = client.model(forest), dict(zip(DATA["features"], DATA["rows"][0], strict=True))
+    model, patient = (
+        client.model(forest),
+        dict(zip(DATA["features"], DATA["rows"][0], strict=True)),
+    )
     asked = []
 
     def ask(feature):
@@ -590,7 +699,9 @@ def write(rows: pd.DataFrame, path) -> None:
 
 @pytest.mark.parametrize("source", ["csv", "csv.gz", "parquet"])
 @pytest.mark.parametrize("target", ["csv", "csv.gz", "parquet"])
-def test_files_are_decided_in_parts(client, ward, expected, monkeypatch, tmp_path, source, target):
+def test_files_are_decided_in_parts(
+    client, ward, expected, monkeypatch, tmp_path, source, target
+):
     monkeypatch.setattr("payoff_client.model.PART_SIZE", 300)
     note = ['said "no",\nthen left', "plain"] * 20
     write(frame().assign(note=note).reset_index(drop=True), tmp_path / f"in.{source}")
@@ -600,12 +711,16 @@ def test_files_are_decided_in_parts(client, ward, expected, monkeypatch, tmp_pat
     )
 
     assert (report["rows"], report["model"]) == (40, f"{ward}:1")
-    found = (pd.read_parquet if target == "parquet" else pd.read_csv)(tmp_path / f"out.{target}")
+    found = (pd.read_parquet if target == "parquet" else pd.read_csv)(
+        tmp_path / f"out.{target}"
+    )
     assert list(found.columns) == ["ward", "note", "decision", *COLUMNS]
     assert found["note"].tolist() == note
     assert found["ward"].astype(int).tolist() == list(range(40))
     assert found["decision"].tolist() == expected["decisions"]
-    np.testing.assert_allclose(found[COLUMNS[:2]].to_numpy(), expected["probabilities"], rtol=1e-9)
+    np.testing.assert_allclose(
+        found[COLUMNS[:2]].to_numpy(), expected["probabilities"], rtol=1e-9
+    )
     assert len(list(tmp_path.iterdir())) == 2
 
 
@@ -627,7 +742,9 @@ def test_warnings_of_all_parts_are_told(client, ward, monkeypatch, tmp_path, for
     assert ("odd" in told[0], "strange" in told[1]) == (True, True)
 
 
-def test_a_file_with_an_error_names_its_row_and_leaves_nothing(client, ward, monkeypatch, tmp_path):
+def test_a_file_with_an_error_names_its_row_and_leaves_nothing(
+    client, ward, monkeypatch, tmp_path
+):
     monkeypatch.setattr("payoff_client.model.PART_SIZE", 300)
     rows = frame()
     rows.insert(0, " note ", 'a\nb"c')  # spaces around names do not count
@@ -636,7 +753,9 @@ def test_a_file_with_an_error_names_its_row_and_leaves_nothing(client, ward, mon
     rows.to_csv(tmp_path / "in.csv", index=False)
 
     with pytest.raises(Invalid, match="column 'pulse'") as caught:
-        client.model(ward).decide_file(tmp_path / "in.csv", tmp_path / "out.csv", **STAKES)
+        client.model(ward).decide_file(
+            tmp_path / "in.csv", tmp_path / "out.csv", **STAKES
+        )
     (note,) = caught.value.__notes__
     before, line = (
         int(re.search(pattern, text)[1])
@@ -644,9 +763,13 @@ def test_a_file_with_an_error_names_its_row_and_leaves_nothing(client, ward, mon
     )
     assert before + line - 2 == 33  # the header is line 1
     assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
-    (tmp_path / "in.csv").write_text('age,pulse,pain\n1,2,"open\n' + "3,4,mild\n" * 20_000)
+    (tmp_path / "in.csv").write_text(
+        'age,pulse,pain\n1,2,"open\n' + "3,4,mild\n" * 20_000
+    )
     with pytest.raises(ValueError, match="quotation mark"):
-        client.model(ward).decide_file(tmp_path / "in.csv", tmp_path / "out.csv", **STAKES)
+        client.model(ward).decide_file(
+            tmp_path / "in.csv", tmp_path / "out.csv", **STAKES
+        )
 
 
 @pytest.mark.usefixtures("size")
@@ -655,12 +778,16 @@ def test_the_asynchronous_client_answers_the_same(service, client, ward):
     async def both(rows):
         async with AsyncPayoff(str(service.base_url)) as other:
             model = other.model(ward)
-            return await asyncio.gather(*(model.decide(rows, **STAKES) for _ in range(3)))
+            return await asyncio.gather(
+                *(model.decide(rows, **STAKES) for _ in range(3))
+            )
 
     plain = client.model(ward).decide(frame(), **STAKES)
     assert all(found.equals(plain) for found in asyncio.run(both(frame())))
     with pytest.raises(Invalid, match="row 'p33', column 'pulse'"):
-        asyncio.run(both(frame().replace({"pulse": {frame().loc["p33", "pulse"]: np.inf}})))
+        asyncio.run(
+            both(frame().replace({"pulse": {frame().loc["p33", "pulse"]: np.inf}}))
+        )
 
 
 @pytest.mark.filterwarnings("ignore::payoff_client.PayoffWarning")
@@ -679,7 +806,9 @@ def test_the_classifier_works_in_pipelines_and_cross_validation(client, service)
     copy = pickle.loads(pickle.dumps(pipeline))
     assert copy.predict(X).tolist() == pipeline.predict(X).tolist()
     copy[-1].client.close()
-    scores = cross_val_score(BenefitClassifier(client, name="estimator"), X, y == "ill", cv=2)
+    scores = cross_val_score(
+        BenefitClassifier(client, name="estimator"), X, y == "ill", cv=2
+    )
     assert scores.mean() > 0.5
 
 
@@ -706,8 +835,19 @@ def test_the_readme_goes_from_a_file_to_decisions_in_eight_lines(
 
 
 def test_the_wheel_has_the_types_and_no_tests(tmp_path):
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
-    subprocess.run(command, cwd=ROOT / "clients/python", check=True, capture_output=True)
+    command = [
+        sys.executable,
+        "-m",
+        "hatchling",
+        "build",
+        "-t",
+        "wheel",
+        "-d",
+        str(tmp_path),
+    ]
+    subprocess.run(
+        command, cwd=ROOT / "clients/python", check=True, capture_output=True
+    )
     (wheel,) = tmp_path.iterdir()
     with zipfile.ZipFile(wheel) as opened:
         names = opened.namelist()
@@ -722,7 +862,9 @@ def test_the_wheel_has_the_types_and_no_tests(tmp_path):
 @pytest.mark.thorough  # some train hundreds of times
 @pytest.mark.filterwarnings("ignore")
 def test_the_classifier_passes_checks_of_scikit_learn(client):
-    for estimator, check in estimator_checks_generator(BenefitClassifier(client, name="checked")):
+    for estimator, check in estimator_checks_generator(
+        BenefitClassifier(client, name="checked")
+    ):
         with suppress(SkipTest):
             check(estimator)
 
@@ -740,9 +882,13 @@ def test_the_classifier_takes_all_forms_of_benefits(client):
         assert other.predict(X).tolist() == expected.tolist()
         assert other.score(X, y) == pytest.approx(score)
 
-    for benefits in ({"healthy": {"wait": 0}, "sick": {"wait": 1}}, {"healthy": {"wait": 0}}):
+    for benefits in (
+        {"healthy": {"wait": 0}, "sick": {"wait": 1}},
+        {"healthy": {"wait": 0}},
+    ):
         with pytest.raises(
-            ValueError, match=r"benefits need a row for each class of y, .*'healthy', 'ill'"
+            ValueError,
+            match=r"benefits need a row for each class of y, .*'healthy', 'ill'",
         ):
             BenefitClassifier(client, name="unpublished", benefits=benefits).fit(X, y)
     with pytest.raises(NotFound):
@@ -791,7 +937,10 @@ def test_quantities_are_columns_in_every_form_and_number_of_parts(
         *zip(*told["intervals"], strict=True),
         told["values"],
     ]
-    for small, part in ((2_000, 8 * 2**20), (0, 80)):  # as JSON, and as a stream in parts
+    for small, part in (
+        (2_000, 8 * 2**20),
+        (0, 80),
+    ):  # as JSON, and as a stream in parts
         monkeypatch.setattr(deciding, "SMALL", small)
         monkeypatch.setattr(deciding, "PART_BYTES", part)
         found = client.model("sales").decide(cases, record=small > 0 or None, **stakes)
@@ -859,13 +1008,17 @@ def test_a_file_of_another_library_is_published(client, service, tmp_path):
     labels = ["ill" if row[0] > row[1] else "well" for row in rows]
     pipeline = LogisticRegression().fit(np.array(rows), labels)
     (tmp_path / "model.onnx").write_bytes(
-        skl2onnx.to_onnx(pipeline, np.array(rows[:1], dtype=np.float32)).SerializeToString()
+        skl2onnx.to_onnx(
+            pipeline, np.array(rows[:1], dtype=np.float32)
+        ).SerializeToString()
     )
     frame = [{"a": a, "b": b, "y": y} for (a, b), y in zip(rows, labels, strict=True)]
     stored = client.datasets.upload(frame, label="y")
 
     benefits = {"ill": {"treat": 5, "wait": -10}, "well": {"treat": -1, "wait": 0}}
-    with warnings.catch_warnings():  # of its figures, which are those of the training rows
+    with (
+        warnings.catch_warnings()
+    ):  # of its figures, which are those of the training rows
         warnings.simplefilter("ignore", PayoffWarning)
         model = client.import_model(
             tmp_path / "model.onnx",
@@ -882,7 +1035,9 @@ def test_a_file_of_another_library_is_published(client, service, tmp_path):
         atol=1e-6,
     )
     with pytest.raises(NotFound):
-        client.import_model(tmp_path / "model.onnx", name="foreign", dataset="ds_0123456789abcdef")
+        client.import_model(
+            tmp_path / "model.onnx", name="foreign", dataset="ds_0123456789abcdef"
+        )
 
 
 def test_scores_and_probabilities_of_another_system(client):
@@ -893,13 +1048,19 @@ def test_scores_and_probabilities_of_another_system(client):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PayoffWarning)
         model = client.calibrate(
-            name="mails", classes=["clean", "spam"], labels=labels, scores=scores, holdout=0
+            name="mails",
+            classes=["clean", "spam"],
+            labels=labels,
+            scores=scores,
+            holdout=0,
         )
         below, above = model.answer(
             [{"score": -3.0}, {"score": 3.0}], rule="most_probable"
         ).decisions
     benefits = {"clean": {"keep": 0, "drop": -5}, "spam": {"keep": -1, "drop": 1}}
-    answer = client.decide([[0.9, 0.1], [0.05, 0.95]], classes=["clean", "spam"], benefits=benefits)
+    answer = client.decide(
+        [[0.9, 0.1], [0.05, 0.95]], classes=["clean", "spam"], benefits=benefits
+    )
 
     assert (below, above) == ("clean", "spam")
     assert answer.decisions.tolist() == ["keep", "drop"]
@@ -916,4 +1077,6 @@ def test_recorded_decisions_are_replayed(client, ward):
     report = model.replay(rules=[{"rule": "most_probable"}])
 
     assert report["decisions"] >= 6
-    assert [each["rule"]["rule"] for each in report["alternatives"]] == ["most_probable"]
+    assert [each["rule"]["rule"] for each in report["alternatives"]] == [
+        "most_probable"
+    ]

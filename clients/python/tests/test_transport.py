@@ -32,7 +32,9 @@ PROBLEM = {"Content-Type": "application/problem+json"}
 
 def busy():
     return httpx.Response(
-        503, headers={"Retry-After": "2"}, json={"title": "Not ready", "detail": "starting"}
+        503,
+        headers={"Retry-After": "2"},
+        json={"title": "Not ready", "detail": "starting"},
     )
 
 
@@ -80,13 +82,18 @@ def test_a_question_is_repeated_until_it_is_answered(monkeypatch, caplog, failur
     assert {request.headers["X-API-Key"] for request in service.asked} == {"secret"}
     asked = 2.0 if getattr(failure, "status_code", 0) == 503 else 0.1
     assert all(asked <= seconds <= 1.25 * max(asked, 0.4) for seconds in service.waited)
-    (said,) = [record.getMessage() for record in caplog.records if record.name == "payoff_client"]
+    (said,) = [
+        record.getMessage()
+        for record in caplog.records
+        if record.name == "payoff_client"
+    ]
     assert said.endswith("; it is tried again for at most 60 s")
 
 
 def test_waiting_is_bounded_and_not_longer_than_of_use(monkeypatch):
     service = Service(
-        monkeypatch, httpx.Response(429, headers={"Retry-After": "3600"}, json={"detail": "slowly"})
+        monkeypatch,
+        httpx.Response(429, headers={"Retry-After": "3600"}, json={"detail": "slowly"}),
     )
     with pytest.raises(payoff_client.RateLimited, match="slowly") as caught:
         service.client().model("m").acquire({})
@@ -98,8 +105,12 @@ def test_waiting_is_bounded_and_not_longer_than_of_use(monkeypatch):
     assert len(service.asked) == 1
 
 
-def test_what_must_not_happen_twice_is_repeated_only_where_it_did_not_arrive(monkeypatch):
-    service = Service(monkeypatch, httpx.ConnectError("refused"), httpx.ReadError("reset"))
+def test_what_must_not_happen_twice_is_repeated_only_where_it_did_not_arrive(
+    monkeypatch,
+):
+    service = Service(
+        monkeypatch, httpx.ConnectError("refused"), httpx.ReadError("reset")
+    )
     with pytest.raises(payoff_client.Unavailable, match="reset") as caught:
         service.client().model("m").delete_alias("champion")
     assert caught.value.status is None
@@ -108,15 +119,21 @@ def test_what_must_not_happen_twice_is_repeated_only_where_it_did_not_arrive(mon
 
 def test_a_repeated_order_has_the_same_idempotency_key(monkeypatch):
     queued = httpx.Response(202, json=DONE | {"status": "queued"})
-    service = Service(monkeypatch, httpx.ReadError("reset"), queued, httpx.Response(200, json=DONE))
-    assert service.client().train("ds_1", name="m", learner="logistic").reference == "m:3"
+    service = Service(
+        monkeypatch, httpx.ReadError("reset"), queued, httpx.Response(200, json=DONE)
+    )
+    assert (
+        service.client().train("ds_1", name="m", learner="logistic").reference == "m:3"
+    )
     first, second, _ = service.asked
     assert first.headers["Idempotency-Key"] == second.headers["Idempotency-Key"]
     assert first.content == second.content
 
     service.answers = [httpx.Response(202, json=DONE)]
     service.client().train("ds_1", name="m")
-    assert service.asked[-1].headers["Idempotency-Key"] != first.headers["Idempotency-Key"]
+    assert (
+        service.asked[-1].headers["Idempotency-Key"] != first.headers["Idempotency-Key"]
+    )
 
 
 def test_a_job_is_followed_to_its_end(monkeypatch, capsys):
@@ -146,7 +163,8 @@ def test_a_job_that_fails_raises_its_problem(monkeypatch, status):
     failed = DONE | {"status": status, "error": problem if status == "failed" else None}
     service = Service(monkeypatch, httpx.Response(202, json=failed))
     with pytest.raises(
-        payoff_client.JobFailed, match="one class" if status == "failed" else "cancelled"
+        payoff_client.JobFailed,
+        match="one class" if status == "failed" else "cancelled",
     ) as caught:
         service.client().train("ds_1", name="m")
     assert caught.value.job == failed
@@ -160,7 +178,9 @@ def test_problems_are_typed_and_shown_as_they_are(monkeypatch, status, kind):
         "detail": "D",
         "errors": [{"loc": "/known/age", "msg": "M"}],
     }
-    service = Service(monkeypatch, httpx.Response(status, headers=PROBLEM, json=problem))
+    service = Service(
+        monkeypatch, httpx.Response(status, headers=PROBLEM, json=problem)
+    )
     with pytest.raises(kind) as caught:
         service.client(retry_seconds=0).model("m").acquire({})
     error = caught.value
@@ -176,7 +196,9 @@ ELSEWHERE = [
     httpx.Response(404, text="<!DOCTYPE HTML>"),
     httpx.Response(404, json={"detail": "Not Found"}),
     httpx.Response(501, text="<!DOCTYPE HTML>"),
-    httpx.Response(404, headers=PROBLEM, json={"title": "Not Found", "detail": "Not Found"}),
+    httpx.Response(
+        404, headers=PROBLEM, json={"title": "Not Found", "detail": "Not Found"}
+    ),
 ]
 UNREADABLE = [
     httpx.Response(200, content=text)
@@ -188,10 +210,14 @@ UNREADABLE = [
 def test_an_answer_of_another_service_is_named(answer):
     words = r"the answer to GET /docs/models cannot be read .*it begins"
     words = (
-        words if answer.is_success else r"http://service/docs is no Payoff service: .* GET /models"
+        words
+        if answer.is_success
+        else r"http://service/docs is no Payoff service: .* GET /models"
     )
     with pytest.raises(payoff_client.InvalidAnswer, match=words):
-        Payoff("http://service/docs", transport=httpx.MockTransport(lambda _: answer)).models()
+        Payoff(
+            "http://service/docs", transport=httpx.MockTransport(lambda _: answer)
+        ).models()
 
 
 def test_the_blocking_client_refuses_coroutines(monkeypatch):
@@ -215,7 +241,9 @@ def test_the_asynchronous_client_waits_in_the_event_loop(monkeypatch):
         return {"age": 63}[feature]
 
     async def run():
-        async with AsyncPayoff("http://service", transport=httpx.MockTransport(service)) as client:
+        async with AsyncPayoff(
+            "http://service", transport=httpx.MockTransport(service)
+        ) as client:
             return await client.model("m").acquire({}, ask)
 
     assert asyncio.run(run())["known"] == {"age": 63}
@@ -233,7 +261,8 @@ def test_the_asynchronous_client_waits_in_the_event_loop(monkeypatch):
 def test_a_misspelt_column_is_named(monkeypatch, rows):
     service = Service(monkeypatch, *[httpx.Response(200, json=CARD)] * 3)
     with pytest.raises(
-        payoff_client.Invalid, match="column 'income': this column is missing; there are 'incme'"
+        payoff_client.Invalid,
+        match="column 'income': this column is missing; there are 'incme'",
     ):
         service.client().model("m:1").decide(rows)
 
@@ -257,7 +286,12 @@ def test_neither_frames_nor_scikit_learn_are_imported():
     folder = str(Path(payoff_client.__file__).parents[1])
     command = [sys.executable, "-c", code]
     found = subprocess.run(
-        command, capture_output=True, text=True, check=True, env={"PYTHONPATH": folder}, cwd="/"
+        command,
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONPATH": folder},
+        cwd="/",
     )
     assert found.stdout.strip() == "set()", found.stdout
 
@@ -305,11 +339,18 @@ def test_reports_have_a_chart_in_notebooks(monkeypatch, capsys):
     class ZMQInteractiveShell:
         pass
 
-    report, drawn = httpx.Response(200, json={"rules": []}), httpx.Response(200, text="<svg/>")
-    model = Service(monkeypatch, report, drawn, report, report, drawn).client().model("m")
+    report, drawn = (
+        httpx.Response(200, json={"rules": []}),
+        httpx.Response(200, text="<svg/>"),
+    )
+    model = (
+        Service(monkeypatch, report, drawn, report, report, drawn).client().model("m")
+    )
     assert model.benefit([[1, 0], [0, 1]], chart=True)._repr_svg_() == "<svg/>"
     assert model.benefit([[1, 0], [0, 1]])._repr_svg_() is None
-    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=ZMQInteractiveShell))
+    monkeypatch.setitem(
+        sys.modules, "IPython", SimpleNamespace(get_ipython=ZMQInteractiveShell)
+    )
     assert model.benefit([[1, 0], [0, 1]])._repr_svg_() == "<svg/>"
     with terminal.Bar("title", None) as bar:
         bar.show(0.5)
@@ -333,7 +374,11 @@ def test_in_notebooks_all_text_is_escaped(monkeypatch):
         .model("m")
     )
     model.dataset = {"id": bad, "columns": [{"name": bad, "examples": [bad]}]}
-    for found in (model.benefit([[1, 0], [0, 1]]), model.answer([{"income": 1}]), model):
+    for found in (
+        model.benefit([[1, 0], [0, 1]]),
+        model.answer([{"income": 1}]),
+        model,
+    ):
         shown = found._repr_html_()
         assert "<img" not in shown
         assert "&lt;img src=x" in shown
@@ -354,11 +399,23 @@ model.card()["versoin"]
 
 def test_types_of_calls_are_checked(tmp_path):
     (tmp_path / "calls.py").write_text(TYPES)
-    command = [sys.executable, "-m", "mypy", "--follow-imports=silent", tmp_path / "calls.py"]
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--follow-imports=silent",
+        tmp_path / "calls.py",
+    ]
     found = subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[3]
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parents[3],
     )
-    assert re.findall(r"calls.py:(\d+): error", found.stdout) == ["6", "7", "8"], found.stdout
+    assert re.findall(r"calls.py:(\d+): error", found.stdout) == ["6", "7", "8"], (
+        found.stdout
+    )
 
 
 @pytest.mark.parametrize("name", ["", ".", ".."])
@@ -384,7 +441,9 @@ def test_a_name_never_leads_to_another_path(monkeypatch, name):
 
 
 def test_warnings_are_those_of_the_line_that_called():
-    transport = httpx.MockTransport(lambda _: httpx.Response(200, json={"warnings": ["w"]}))
+    transport = httpx.MockTransport(
+        lambda _: httpx.Response(200, json={"warnings": ["w"]})
+    )
 
     async def run():
         async with AsyncPayoff("http://service", transport=transport) as service:

@@ -54,11 +54,17 @@ def grow(
             max_depth=learner.max_depth,
         )
 
-    if learner.budget is None and learner.alpha is not None and learner.n_estimators is not None:
+    if (
+        learner.budget is None
+        and learner.alpha is not None
+        and learner.n_estimators is not None
+    ):
         point = Point(rules[0], n_trees, np.nan, np.nan)
         return _forest(grower(rows), point, seeds), point, []
     with part(0.0, 0.9, "growing trees"):
-        growers = [(grower(rows.take(inside)), rows.take(outside)) for inside, outside in folds]
+        growers = [
+            (grower(rows.take(inside)), rows.take(outside)) for inside, outside in folds
+        ]
         sums = np.array([outside.weights.sum() for _, outside in growers])
         empty = _empty(growers, sums, rules[0])
         paths = _paths(growers, sums, rules, seeds, budget)
@@ -66,7 +72,11 @@ def grow(
         points = tradeoff
         if learner.n_estimators is not None:
             points = [path[-1] for path in paths if path]
-        point = min(points, key=lambda point: (point.error, point.cost, point.trees), default=empty)
+        point = min(
+            points,
+            key=lambda point: (point.error, point.cost, point.trees),
+            default=empty,
+        )
     with part(0.9, 1.0, "growing the chosen forest"):
         tested = learner.budget is not None and len(growers) == 1
         forest = _forest(growers[0][0] if tested else grower(rows), point, seeds)
@@ -80,12 +90,16 @@ def grow(
     point = point._replace(cost=costs[kept - 1] if kept else 0.0)
     if kept < forest.n_trees:
         errors = {(point.rule, point.trees): point.error for point in tradeoff}
-        point = point._replace(trees=kept, error=errors.get((point.rule, kept), empty.error))
+        point = point._replace(
+            trees=kept, error=errors.get((point.rule, kept), empty.error)
+        )
         forest = forest.first(kept)
     return forest, point, tradeoff
 
 
-def _empty(growers: list[tuple[TreeGrower, Sample]], sums: np.ndarray, rule: Rule) -> Point:
+def _empty(
+    growers: list[tuple[TreeGrower, Sample]], sums: np.ndarray, rule: Rule
+) -> Point:
     """The Point of the forest without trees, which costs nothing."""
     errors = [
         np.average(grower.prior.argmax() != outside.codes, weights=outside.weights)
@@ -125,7 +139,8 @@ def _steps(
     costs = [grower.costs(outside) for grower, outside in growers]
     for parts in batches([grower for grower, _ in growers], rule, seeds):
         forests = [
-            grower.forest([trees]) for (grower, _), trees in zip(growers, parts, strict=True)
+            grower.forest([trees])
+            for (grower, _), trees in zip(growers, parts, strict=True)
         ]
         yield from zip(*map(PathCosts.add, costs, forests), strict=True)
 

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from joblib import Parallel, delayed
 
-from payoff.acquisition.chain import Chain, ChainExperience, Lacking, Reduced, lacking, mean_loss
+from payoff.acquisition.chain import (
+    Chain,
+    ChainExperience,
+    Lacking,
+    Reduced,
+    lacking,
+    mean_loss,
+)
 from payoff.acquisition.extra_trees import Rule, grow
 from payoff.acquisition.forest import Orders
 from payoff.acquisition.learning import fit_stages
@@ -28,13 +35,19 @@ if TYPE_CHECKING:
     from payoff.learners.forest_chain import ForestChain
 
 _FOLDS = 5
-_BLENDED = 2  # forests that are blended: that of a state and that of the state before it
-_UNSEEN_SHARE = 0.5  # the share of the trees in forests that predict rows which they did not see
+_BLENDED = (
+    2  # forests that are blended: that of a state and that of the state before it
+)
+_UNSEEN_SHARE = (
+    0.5  # the share of the trees in forests that predict rows which they did not see
+)
 # The share of the trees in forests that lack a feature, of a large and of a small table.
 _REDUCED_SHARE = 0.25
 _REDUCED_SHARE_OF_SMALL = 0.5
 _SMALL = 5000  # the maximum number of rows of a small table
-_CALIBRATING = 5000  # rows that calibrate the forests which lack a feature, or a few more
+_CALIBRATING = (
+    5000  # rows that calibrate the forests which lack a feature, or a few more
+)
 _CELLS = 4_000_000  # cells of the table, times trees, in a piece of work: about 0.2 s
 
 
@@ -75,7 +88,9 @@ class _Unseen(NamedTuple):
     reduced: np.ndarray
 
 
-def refit(learner: ForestChain, X: np.ndarray, codes: np.ndarray, before: Chain) -> Chain:
+def refit(
+    learner: ForestChain, X: np.ndarray, codes: np.ndarray, before: Chain
+) -> Chain:
     """The chain `before` with forests of other rows; the calibration stays."""
     rows = _rows(learner, X, codes, np.ones(len(X)), np.full(len(X), UNJUDGED), ALL)
     lacking = before.reduced.lacking if before.reduced else []
@@ -83,7 +98,9 @@ def refit(learner: ForestChain, X: np.ndarray, codes: np.ndarray, before: Chain)
     reduced = None
     if before.reduced and grown.reduced:
         reduced = replace(before.reduced, forests=grown.reduced.forests)
-    return replace(grown, blends=before.blends, masked_curve=before.masked_curve, reduced=reduced)
+    return replace(
+        grown, blends=before.blends, masked_curve=before.masked_curve, reduced=reduced
+    )
 
 
 def fit(
@@ -95,7 +112,11 @@ def fit(
     S = len(learner.order_)
     room = room_for(S, K)
     folds = min(_FOLDS, smallest) if room >= K and smallest > 1 else 0
-    fold = stratified_folds(codes, folds, learner.seed_) if folds else np.full(len(X), UNJUDGED)
+    fold = (
+        stratified_folds(codes, folds, learner.seed_)
+        if folds
+        else np.full(len(X), UNJUDGED)
+    )
     needed = range(min(folds, math.ceil(MAX_ROWS_OF_EXPERIENCE * folds / len(X))))
     rows = {k: _rows(learner, X, codes, weights, fold, k) for k in (*needed, ALL)}
     parts: list[_Unseen] = []
@@ -122,23 +143,35 @@ def _calibrate(
         for s in range(1, S + 1)
     ]
     blends = [Blend.fit(blended, y, w) for blended in states]
-    sample = stratified_sample(np.arange(len(y)), y, room, np.random.RandomState(learner.seed_))
+    sample = stratified_sample(
+        np.arange(len(y)), y, room, np.random.RandomState(learner.seed_)
+    )
     answers = [
         blend.apply([p[sample] for p in blended])
         for blend, blended in zip(blends, states, strict=True)
     ]
     calibrated = np.stack((P[sample, 0], *answers), axis=1)
     experience = ChainExperience.of(
-        calibrated, y[sample], unseen.missing[sample], learner.order_, learner.n_features_in_
+        calibrated,
+        y[sample],
+        unseen.missing[sample],
+        learner.order_,
+        learner.n_features_in_,
     )
     curve = fit_stages(unseen.masked, unseen.known, y, w, float(S))
     reduced = None
     if chain.reduced:
-        losses = [mean_loss(calibrated[:, s], y[sample], w[sample]) for s in range(S + 1)]
+        losses = [
+            mean_loss(calibrated[:, s], y[sample], w[sample]) for s in range(S + 1)
+        ]
         masked_loss = mean_loss(curve.apply(unseen.masked, unseen.known), y, w)
         rows = unseen.calibrating
-        reduced = chain.reduced.calibrated(unseen.reduced, y[rows], w[rows], masked_loss, *losses)
-    return replace(chain, blends=blends, masked_curve=curve, reduced=reduced), experience
+        reduced = chain.reduced.calibrated(
+            unseen.reduced, y[rows], w[rows], masked_loss, *losses
+        )
+    return replace(
+        chain, blends=blends, masked_curve=curve, reduced=reduced
+    ), experience
 
 
 def _rows(
@@ -151,8 +184,12 @@ def _rows(
 ) -> _Rows:
     inside = np.flatnonzero(fold != without)
     K = len(learner.classes_)
-    orders, columns = rank_categories(X, codes, weights, inside, K, learner.categorical())
-    return _Rows(np.ascontiguousarray(columns[:, learner.order_].T), codes, weights, fold, orders)
+    orders, columns = rank_categories(
+        X, codes, weights, inside, K, learner.categorical()
+    )
+    return _Rows(
+        np.ascontiguousarray(columns[:, learner.order_].T), codes, weights, fold, orders
+    )
 
 
 def _chains(
@@ -220,7 +257,9 @@ def _gaps(X: F32) -> np.ndarray:
     return np.isnan(X).sum(axis=1) >= max(10, 0.01 * X.shape[1])
 
 
-def _work(seeds: Sequence[np.ndarray], cells: Sequence[int]) -> list[tuple[int, list[int]]]:
+def _work(
+    seeds: Sequence[np.ndarray], cells: Sequence[int]
+) -> list[tuple[int, list[int]]]:
     """Pieces of work: the number of a forest, and a batch of its seeds.
 
     `seeds` are those of the trees of each forest, `cells` the table's cells that a tree reads.
@@ -229,7 +268,10 @@ def _work(seeds: Sequence[np.ndarray], cells: Sequence[int]) -> list[tuple[int, 
     for f in (*range(1, len(seeds)), 0):
         size = len(seeds[f])
         batch = int(np.clip(_CELLS // cells[f], 1, size))
-        work += [(f, seeds[f][start : start + batch].tolist()) for start in range(0, size, batch)]
+        work += [
+            (f, seeds[f][start : start + batch].tolist())
+            for start in range(0, size, batch)
+        ]
     return work
 
 
@@ -270,7 +312,9 @@ def with_gaps(X: F32, seed: int) -> tuple[F32, np.ndarray]:
     S, n = X.shape
     state = random.integers(1, S + 1, size=n)
     gap = random.random((S, n)) < random.integers(0, 3, size=n) / state
-    return np.where(gap | (np.arange(S)[:, None] >= state), np.float32(np.nan), X), state
+    return np.where(
+        gap | (np.arange(S)[:, None] >= state), np.float32(np.nan), X
+    ), state
 
 
 def _unseen(chain: Chain, rows: _Rows, fold: int, seed: int) -> _Unseen:
@@ -278,7 +322,9 @@ def _unseen(chain: Chain, rows: _Rows, fold: int, seed: int) -> _Unseen:
     outside = rows.fold == fold
     X = np.ascontiguousarray(rows.X[:, outside].T)
     n, S = X.shape
-    P = np.stack([chain.answers(X, np.full(n, s, dtype=np.int32)) for s in range(S + 1)], axis=1)
+    P = np.stack(
+        [chain.answers(X, np.full(n, s, dtype=np.int32)) for s in range(S + 1)], axis=1
+    )
     gappy = np.ascontiguousarray(with_gaps(X.T, seed)[0].T)
     masked = chain.masked.shares(gappy, np.ones(n, dtype=np.int32))
     known = (~np.isnan(gappy)).sum(axis=1)

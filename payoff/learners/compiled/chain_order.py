@@ -35,7 +35,9 @@ _CLEAR_ERRORS = 2.0
 # often only too cautious.
 _POWERS = (0.7, 1.4, 2.0, 2.8, 4.0)
 _TAILS = (0.01, 0.99)
-_CANDIDATES = 20  # the most important features, besides free ones; others are only appended
+_CANDIDATES = (
+    20  # the most important features, besides free ones; others are only appended
+)
 # The number of steps, and of those that the search places: with equal prices, and with prices.
 _STEPS_OF_EQUAL_PRICES = (22, 10)
 _STEPS_OF_PRICES = (1000, 1000)
@@ -44,7 +46,9 @@ ROUGH = 2
 """Forests of so few features have more rows in a leaf, and are blended with no other."""
 _CAREFUL_LEAF = 5  # rows in the leaves of rough forests, and of those of a small table
 _SMALL = 1000  # rows below which a table is small
-_LARGE = 20_000  # rows from which leaves have more rows, so that trees have no more nodes
+_LARGE = (
+    20_000  # rows from which leaves have more rows, so that trees have no more nodes
+)
 # Other rules: rows in a leaf, and thresholds for each feature at a split.
 _LEAVES = (3, 5)
 _TRIES = (3, 10)
@@ -91,7 +95,11 @@ def rank_categories(
 
 
 def find_order(
-    learner: ForestChain, X: np.ndarray, codes: np.ndarray, weights: np.ndarray, seed: int
+    learner: ForestChain,
+    X: np.ndarray,
+    codes: np.ndarray,
+    weights: np.ndarray,
+    seed: int,
 ) -> tuple[list[int], list[Rule]]:
     """The columns of X (n, m) in the order of the chain, and the rule of the forest of each prefix.
 
@@ -108,17 +116,22 @@ def find_order(
     least = _LEAST if learner.least is None and not equal else learner.least
     defaults, alternatives = _rules(learner.min_samples_leaf, len(X), steps)
     splits = [
-        _split(X, codes, weights, use, K, learner.categorical()) for use in _uses(codes, seed)
+        _split(X, codes, weights, use, K, learner.categorical())
+        for use in _uses(codes, seed)
     ]
     seeds = np.random.default_rng(seed).integers(2**62, size=_TREES).tolist()
-    importance = _grow(*splits[0], _Candidate(list(range(m)), defaults[-1]), K, seeds)[1]
+    importance = _grow(*splits[0], _Candidate(list(range(m)), defaults[-1]), K, seeds)[
+        1
+    ]
     by_importance = np.argsort(-importance, kind="stable").tolist()
     prior = np.bincount(codes, weights) / weights.sum()
     order: list[int] = []
     rules: list[Rule] = []
     loss = np.concatenate([_loss(prior[None], *split[1:]) for split in splits])
     free = {j for j in by_importance if prices.cost[j] == 0}
-    searched = [j for rank, j in enumerate(by_importance) if rank < _CANDIDATES or j in free]
+    searched = [
+        j for rank, j in enumerate(by_importance) if rank < _CANDIDATES or j in free
+    ]
     placed = min(placed, steps, len(searched))
     for step in range(placed):
         columns = [j for j in searched if j not in order]
@@ -132,7 +145,9 @@ def find_order(
             break
         order.append(columns[chosen])
         rivals = [rival for rival in alternatives if rival != rule]
-        rival_losses = _losses(splits, [_Candidate(order, rival) for rival in rivals], prior, seeds)
+        rival_losses = _losses(
+            splits, [_Candidate(order, rival) for rival in rivals], prior, seeds
+        )
         better = _clearly_better(losses[chosen, 1], rival_losses[:, 1])
         if better is None:
             loss = losses[chosen, 0]
@@ -155,9 +170,13 @@ def _rules(leaf: int | None, n: int, steps: int) -> tuple[list[Rule], list[Rule]
     least = math.ceil(n / _LARGE)
     plain = _CAREFUL_LEAF if n < _SMALL else least
     rough = max(_CAREFUL_LEAF, plain)
-    defaults = [Rule(leaf or (rough if s <= ROUGH else plain)) for s in range(1, steps + 1)]
+    defaults = [
+        Rule(leaf or (rough if s <= ROUGH else plain)) for s in range(1, steps + 1)
+    ]
     leaves = (leaf,) if leaf else _LEAVES
-    return defaults, [Rule(max(size, least), tries) for tries in _TRIES for size in leaves]
+    return defaults, [
+        Rule(max(size, least), tries) for tries in _TRIES for size in leaves
+    ]
 
 
 def _split(
@@ -169,7 +188,12 @@ def _split(
     categorical: Sequence[int],
 ) -> Split:
     training = np.flatnonzero(use == _TRAINING)
-    return rank_categories(X, codes, weights, training, K, categorical)[1], codes, weights, use
+    return (
+        rank_categories(X, codes, weights, training, K, categorical)[1],
+        codes,
+        weights,
+        use,
+    )
 
 
 def _clearly_better(loss: F64, rivals: F64) -> int | None:
@@ -235,11 +259,15 @@ def _validate(
     forest, _ = _grow(X, codes, weights, use, candidate, len(prior), seeds)
     rows = X[use == _VALIDATION][:, candidate.columns]
     T = len(seeds)
-    P = (T * forest.shares(rows, np.ones(len(rows), dtype=np.int32)) + prior / 2) / (T + 0.5)
+    P = (T * forest.shares(rows, np.ones(len(rows), dtype=np.int32)) + prior / 2) / (
+        T + 0.5
+    )
     losses = [_loss(P, codes, weights, use)]
     for power in _POWERS:
         raised = P**power
-        losses.append(_loss(raised / raised.sum(axis=1, keepdims=True), codes, weights, use))
+        losses.append(
+            _loss(raised / raised.sum(axis=1, keepdims=True), codes, weights, use)
+        )
     return np.stack((losses[0], min(losses, key=np.mean)))
 
 
@@ -258,7 +286,9 @@ def _grow(
     return grow(x, codes[rows], weights[rows], K, candidate.rule, seeds)
 
 
-def _loss(P: np.ndarray, codes: np.ndarray, weights: np.ndarray, use: np.ndarray) -> F64:
+def _loss(
+    P: np.ndarray, codes: np.ndarray, weights: np.ndarray, use: np.ndarray
+) -> F64:
     """Weighted log losses of P (n', K), or (1, K) for all, on the n' validation rows."""
     rows = use == _VALIDATION
     truth = codes[rows]
@@ -279,4 +309,7 @@ def _uses(codes: np.ndarray, seed: int) -> list[np.ndarray]:
         return [np.where(fold < 2, fold, -1).astype(np.int8)]
     folds = min(_FOLDS, max(2, int(np.bincount(codes).min())))
     fold = stratified_folds(codes, folds, seed)
-    return [np.where(fold == k, _VALIDATION, _TRAINING).astype(np.int8) for k in range(folds)]
+    return [
+        np.where(fold == k, _VALIDATION, _TRAINING).astype(np.int8)
+        for k in range(folds)
+    ]

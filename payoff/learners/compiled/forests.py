@@ -19,7 +19,9 @@ from payoff.progress import report
 
 _CELLS = 8_000_000  # cells of the table, times trees, in a piece of work: about a third of a second
 _MAX_BATCH = 16  # trees between two reports of progress
-_MAX_TREES_OF_LEAF = 100  # the maximum number of trees of a forest that chooses the size of leaves
+_MAX_TREES_OF_LEAF = (
+    100  # the maximum number of trees of a forest that chooses the size of leaves
+)
 
 
 class _Forest(NamedTuple):
@@ -39,7 +41,9 @@ def forest_like(learner: Any) -> RandomForestClassifier | RandomForestRegressor:
     max_features = learner.max_features
     m = learner.n_features_in_
     if isinstance(max_features, int | np.integer) and max_features > m:
-        raise Invalid.at("/max_features", f"max_features is {max_features} of {m} features")
+        raise Invalid.at(
+            "/max_features", f"max_features is {max_features} of {m} features"
+        )
     if max_features == "auto":
         max_features = None if learner.regresses else "sqrt"
     kind = RandomForestRegressor if learner.regresses else RandomForestClassifier
@@ -69,7 +73,9 @@ def grow_forests(
     starts = range(0, size, batch)
     forests = []
     for fold in folds:
-        model = forest_like(learner.seeded()).set_params(min_samples_leaf=min_samples_leaf)
+        model = forest_like(learner.seeded()).set_params(
+            min_samples_leaf=min_samples_leaf
+        )
         forests.append(_Forest(model, n_classes, categorical, fold))
     grown = Parallel(prefer="threads", return_as="generator")(
         delayed(_grow_trees)(forest, *rows, start, min(batch, size - start))
@@ -78,7 +84,9 @@ def grow_forests(
     )
     done = 0
     for number, fold in enumerate(folds):
-        stage = stage_name(number, len(folds) - 1) if len(folds) > 1 else "growing trees"
+        stage = (
+            stage_name(number, len(folds) - 1) if len(folds) > 1 else "growing trees"
+        )
         parts, roots, bags = [], [], []
         orders = Orders()
         # All pieces of a forest have the same order of categories.
@@ -94,7 +102,11 @@ def grow_forests(
 
 
 def best_leaf(
-    learner: Any, leaves: Sequence[int], X: np.ndarray, codes: np.ndarray, weights: np.ndarray
+    learner: Any,
+    leaves: Sequence[int],
+    X: np.ndarray,
+    codes: np.ndarray,
+    weights: np.ndarray,
 ) -> int:
     """Of `leaves` the `min_samples_leaf` of the forest with the least log loss out of bag.
 
@@ -103,7 +115,9 @@ def best_leaf(
     """
     rows = _narrow(X)
     model = forest_like(learner.seeded())
-    orders = order_categories(rows, codes, weights, len(learner.classes_), learner.categorical())
+    orders = order_categories(
+        rows, codes, weights, len(learner.classes_), learner.categorical()
+    )
     X = orders.apply(rows)
     trees = min(model.n_estimators, _MAX_TREES_OF_LEAF)
     model.set_params(n_estimators=trees, oob_score=True, warm_start=False)
@@ -114,7 +128,11 @@ def best_leaf(
 
 
 def _out_of_bag(
-    model: RandomForestClassifier, leaf: int, X: np.ndarray, codes: np.ndarray, weights: np.ndarray
+    model: RandomForestClassifier,
+    leaf: int,
+    X: np.ndarray,
+    codes: np.ndarray,
+    weights: np.ndarray,
 ) -> float:
     """The log loss of a forest with this size of leaves, of the rows that are out of some bag."""
     grown = clone(model).set_params(min_samples_leaf=leaf)
@@ -156,8 +174,12 @@ def _grow_trees(
     """
     rows, truth, weight = FoldedRows(X, codes, weights, fold).without(forest.without)
     numbers = truth.dtype.kind == "f"
-    ranked = (truth - truth.mean())[:, None] / (truth.std() or 1.0) if numbers else truth
-    orders = order_categories(rows, ranked, weight, forest.n_classes, forest.categorical)
+    ranked = (
+        (truth - truth.mean())[:, None] / (truth.std() or 1.0) if numbers else truth
+    )
+    orders = order_categories(
+        rows, ranked, weight, forest.n_classes, forest.categorical
+    )
     grown = clone(forest.model).set_params(n_estimators=start + count)
     # A warm start skips the trees that exist, and their seeds.
     grown.estimators_ = [None] * start
@@ -166,11 +188,16 @@ def _grow_trees(
     grown.estimators_ = grown.estimators_[start:]
     trees = [converted(tree.tree_) for tree in grown.estimators_]
     if numbers:
-        trees = [tree._replace(counts=np.ones((len(tree.feature), 1))) for tree in trees]
+        trees = [
+            tree._replace(counts=np.ones((len(tree.feature), 1))) for tree in trees
+        ]
     if codes.ndim == 2:
         always = np.asarray(truth.all(axis=0))
         values = [tree.tree_.value for tree in grown.estimators_]
-        trees = [_of_labels(tree, value, always) for tree, value in zip(trees, values, strict=True)]
+        trees = [
+            _of_labels(tree, value, always)
+            for tree, value in zip(trees, values, strict=True)
+        ]
     roots = np.array([tree.counts[0] for tree in trees])
     bags = np.zeros((len(rows), count), dtype=bool)
     for t, drawn in enumerate(grown.estimators_samples_):
@@ -187,5 +214,7 @@ def _of_labels(tree: Tree, value: np.ndarray, always: np.ndarray) -> Tree:
     """
     share = value[:, :, -1] if value.shape[2] > 1 else np.zeros(value.shape[:2])
     share = np.where(always, 1.0, share / value.sum(axis=2))
-    counts = np.column_stack((share, np.maximum(share.shape[1] - share.sum(axis=1), 0.0)))
+    counts = np.column_stack(
+        (share, np.maximum(share.shape[1] - share.sum(axis=1), 0.0))
+    )
     return tree._replace(counts=np.where(tree.feature[:, None] < 0, counts, counts[0]))

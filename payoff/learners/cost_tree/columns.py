@@ -22,7 +22,12 @@ class Plain(Stored):
 
     @classmethod
     def fit(
-        cls, X: np.ndarray, weights: np.ndarray, categorical: Sequence[int], *, standardise: bool
+        cls,
+        X: np.ndarray,
+        weights: np.ndarray,
+        categorical: Sequence[int],
+        *,
+        standardise: bool,
     ) -> Self:
         """From rows (n, m) with positive weights.
 
@@ -33,7 +38,11 @@ class Plain(Stored):
             design = replace(design, scales=np.ones_like(design.scales))
         sizes = [len(seen) for seen in design.values]
         features = np.concatenate(
-            (design.numeric, design.numeric[design.marked], np.repeat(design.categorical, sizes))
+            (
+                design.numeric,
+                design.numeric[design.marked],
+                np.repeat(design.categorical, sizes),
+            )
         )
         return cls(design, np.arange(X.shape[1])[:, None] == features[None, :])
 
@@ -74,7 +83,9 @@ class Boosted(Stored):
         used = np.flatnonzero(coef.any(axis=1))
         scaled = coef[used] / self.scales[used, None]
         trees = [self.trees[t] for t in used.tolist()]
-        return BoostedScorer(self.plain, trees, scaled, intercept - self.means[used] @ scaled)
+        return BoostedScorer(
+            self.plain, trees, scaled, intercept - self.means[used] @ scaled
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -106,7 +106,9 @@ class CostTree(Learner):
         """`fit`: nothing but the tree is learned."""
         return self.fit(X, y)
 
-    def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> TreeOfClassifiers:
+    def _fit_raw(
+        self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray
+    ) -> TreeOfClassifiers:
         n_classes = 0 if self.regresses else len(self.classes_)
         tree, point, self.tradeoff_ = loading.compiled.path.train(
             self, X, codes, weights, n_classes
@@ -119,7 +121,9 @@ class CostTree(Learner):
 
     def findings(self, _names: Sequence[str]) -> dict[str, Any]:
         """The chosen point and the number of nodes; `lambda` is None where no tree was chosen."""
-        net_benefit = {} if np.isnan(self.net_benefit_) else {"net_benefit": self.net_benefit_}
+        net_benefit = (
+            {} if np.isnan(self.net_benefit_) else {"net_benefit": self.net_benefit_}
+        )
         return {
             "lambda": None if np.isinf(self.trade_off_) else self.trade_off_,
             "cost": self.cost_,

@@ -38,7 +38,9 @@ class LeafRows:
     weights: np.ndarray
 
     def take(self, rows: np.ndarray) -> LeafRows:
-        return LeafRows(self.X[rows], self.columns[rows], self.targets[rows], self.weights[rows])
+        return LeafRows(
+            self.X[rows], self.columns[rows], self.targets[rows], self.weights[rows]
+        )
 
 
 class HardTree:
@@ -78,7 +80,9 @@ class HardTree:
 
     def support(self, k: int) -> np.ndarray:
         """The columns (T,) that node k has weight on."""
-        return self.predicting[k] if self.leaf(k) else self.predicting[k] | self.routing[k]
+        return (
+            self.predicting[k] if self.leaf(k) else self.predicting[k] | self.routing[k]
+        )
 
     def leave(self, columns: np.ndarray) -> np.ndarray:
         """The node (n,) at which rows leave the tree. O(n T nodes)."""

@@ -4,7 +4,14 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from payoff.learners.cost_tree.soft import SMOOTH, Exit, Objective, ScoreLoss, SoftTree, Squared
+from payoff.learners.cost_tree.soft import (
+    SMOOTH,
+    Exit,
+    Objective,
+    ScoreLoss,
+    SoftTree,
+    Squared,
+)
 from payoff.progress import report
 
 _STEPS = 8  # steps of L-BFGS between two updates of the auxiliary variables
@@ -28,7 +35,9 @@ def grow(problem: Objective, depth: int, *, greedy: bool) -> SoftTree:
     for k in range(2**depth - 1):
         report(k / 2**depth)
         W = np.zeros(tree.weights.shape[1:])
-        W[:, : problem.loss.outputs], b = _greedy(tree, k) if greedy else _from_all(tree, k)
+        W[:, : problem.loss.outputs], b = (
+            _greedy(tree, k) if greedy else _from_all(tree, k)
+        )
         tree.put(k, W, b, 0.0)
         update(tree, k, _LEAF_ROUNDS)
         if 2 * k + 1 < 2**depth - 1:
@@ -94,7 +103,9 @@ def _from_all(tree: SoftTree, k: int) -> tuple[np.ndarray, np.ndarray]:
     weights = problem.shares * tree.reach(k)
     ridge = 1e-4 * weights.sum()
     start = np.zeros((T, L)), np.zeros(L)
-    return fit_columns(problem.columns, problem.targets, weights, problem.loss, ridge, start, 30)
+    return fit_columns(
+        problem.columns, problem.targets, weights, problem.loss, ridge, start, 30
+    )
 
 
 def _greedy(tree: SoftTree, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -132,11 +143,20 @@ def add_columns(
     chosen: np.ndarray = (W != 0).any(axis=1)
     while True:
         columns = Phi[:, chosen]
-        W[chosen], b = fit_columns(columns, y, weights, loss, 1e-4 * total, (W[chosen], b), 10)
+        W[chosen], b = fit_columns(
+            columns, y, weights, loss, 1e-4 * total, (W[chosen], b), 10
+        )
         losses, dS = loss(Phi @ W + b, y)
         gain = np.square(Phi.T @ (weights[:, None] * dS)).sum(axis=1) / (2 * curvature)
-        noise = weights @ losses if isinstance(loss, Squared) else 0.5 * loss.outputs * total
-        due = np.where(paid | (members @ chosen > 0), 0.0, problem.charges.price) @ members
+        noise = (
+            weights @ losses
+            if isinstance(loss, Squared)
+            else 0.5 * loss.outputs * total
+        )
+        due = (
+            np.where(paid | (members @ chosen > 0), 0.0, problem.charges.price)
+            @ members
+        )
         price = problem.lambda_ * total * due
         gain[chosen | (gain <= least * noise / n_rows)] = -np.inf
         worth = gain - price - problem.rho
@@ -163,7 +183,9 @@ class NodeProblem:
         squares = np.square(tree.weights[k])
         self.active = np.flatnonzero((squares > _STILL**2).any(axis=1))
         still = np.setdiff1d(np.arange(len(squares)), self.active)
-        self.columns = problem.columns[:, self.active] if len(still) else problem.columns
+        self.columns = (
+            problem.columns[:, self.active] if len(still) else problem.columns
+        )
         self.still_scores = (
             problem.columns[:, still] @ tree.weights[k][still] if len(still) else 0.0
         )
@@ -178,7 +200,9 @@ class NodeProblem:
             exits_down = []
         self.split = len(exits_up)
         exits = exits_up + exits_down
-        self.onward = self.reach[:, None] * np.column_stack([way.reach for way in exits])
+        self.onward = self.reach[:, None] * np.column_stack(
+            [way.reach for way in exits]
+        )
         self._auxiliary(exits)
         self.scale = self._scale()
 
@@ -191,7 +215,9 @@ class NodeProblem:
         slopes = (charges.price / z) @ charges.members
         roots = ((gaps - tree.mixed[self.k]) / z + z) @ charges.price
         self.slope = slopes[:, self.active]
-        self.constant = 0.5 * (roots + slopes[:, still] @ squares) - SMOOTH * charges.price.sum()
+        self.constant = (
+            0.5 * (roots + slopes[:, still] @ squares) - SMOOTH * charges.price.sum()
+        )
 
     def _scale(self) -> np.ndarray:
         """One over the root of a bound on the curvature by each parameter.
@@ -200,10 +226,14 @@ class NodeProblem:
         """
         problem, tree = self.problem, self.tree
         data = problem.loss.curvature * (self.reach @ np.square(self.columns))
-        frequency = self._frequency(tree.up[self.k] if self.forks else np.ones(len(self.reach)))
+        frequency = self._frequency(
+            tree.up[self.k] if self.forks else np.ones(len(self.reach))
+        )
         price = problem.lambda_ * (frequency @ self.slope)
         weights = (data + price)[:, None] + problem.rho / self.absolute
-        offsets = np.full(problem.loss.outputs + 1, problem.loss.curvature * self.reach.sum())
+        offsets = np.full(
+            problem.loss.outputs + 1, problem.loss.curvature * self.reach.sum()
+        )
         return 1.0 / np.sqrt(np.concatenate((weights.ravel(), offsets)) + _TINY)
 
     def _frequency(self, q: np.ndarray) -> np.ndarray:
@@ -252,7 +282,10 @@ class NodeProblem:
             frequency = self._frequency(np.ones(len(S)))
         value += problem.lambda_ * float(frequency @ costs)
         value += 0.5 * problem.rho * float((np.square(W) / self.absolute).sum())
-        penalty = problem.lambda_ * (frequency @ self.slope)[:, None] + problem.rho / self.absolute
+        penalty = (
+            problem.lambda_ * (frequency @ self.slope)[:, None]
+            + problem.rho / self.absolute
+        )
         dW = self.columns.T @ dS + W * penalty
         return value, np.concatenate((dW.ravel(), db.sum(axis=0), [dthreshold]))
 
@@ -307,11 +340,15 @@ def fit_columns(
         losses, dS = loss(columns @ W + b, targets)
         value = weights @ losses + 0.5 * ridge * np.square(W).sum()
         dS *= weights[:, None]
-        gradient = np.concatenate(((columns.T @ dS + ridge * W).ravel(), dS.sum(axis=0)))
+        gradient = np.concatenate(
+            ((columns.T @ dS + ridge * W).ravel(), dS.sum(axis=0))
+        )
         return float(value / total), gradient * scale / total
 
     options = {"maxiter": steps, "gtol": 1e-8, "ftol": 1e-13}
-    minimum = minimize(scaled, np.zeros_like(origin), jac=True, method="L-BFGS-B", options=options)
+    minimum = minimize(
+        scaled, np.zeros_like(origin), jac=True, method="L-BFGS-B", options=options
+    )
     x = origin + minimum.x * scale
     return x[: T * L].reshape(T, L), x[T * L :]
 

@@ -106,7 +106,9 @@ class Setting:
         total = 2 * len(lambdas)
         soft: SoftTree | None = None
         for number, (greedy, lambda_) in enumerate(product((False, True), lambdas)):
-            with part(number / total, (number + 1) / total, f"tree {number + 1} of {total}"):
+            with part(
+                number / total, (number + 1) / total, f"tree {number + 1} of {total}"
+            ):
                 problem = self.problem(inside, lambda_)
                 with part(0.0, 0.4, "starting nodes"):
                     if soft is None or number % len(lambdas) == 0:
@@ -136,7 +138,11 @@ class Setting:
         Where no point is within the budget, the best is the prior, of an infinite trade-off.
         """
         learner = self.learner
-        lambdas = self.lambdas(inside) if learner.trade_off is None else [float(learner.trade_off)]
+        lambdas = (
+            self.lambdas(inside)
+            if learner.trade_off is None
+            else [float(learner.trade_off)]
+        )
         path = list(self.path(inside, outside, lambdas))
         empty = self.empty(inside)
         prior = self.point(self.assemble(empty, self.prior(inside)), outside, np.inf)
@@ -170,13 +176,17 @@ class Setting:
         columns = [cost, error]
         if B is not None:
             columns.append(row_benefits(y, decide(P, B).choice, B) - cost)
-        return Point(lambda_, *np.average(columns, axis=1, weights=sample.weights).tolist())
+        return Point(
+            lambda_, *np.average(columns, axis=1, weights=sample.weights).tolist()
+        )
 
     def prior(self, rows: LeafRows) -> np.ndarray:
         """The best scores (L,) without any feature; each class counts one row more."""
         if not self.n_classes:
             return np.array([rows.weights @ rows.targets / rows.weights.sum()])
-        counts = np.log(np.bincount(rows.targets, rows.weights, minlength=self.n_classes) + 1.0)
+        counts = np.log(
+            np.bincount(rows.targets, rows.weights, minlength=self.n_classes) + 1.0
+        )
         return counts[1:] - counts[0] if self.n_classes == 2 else counts - counts.mean()
 
     def empty(self, rows: LeafRows) -> HardTree:
@@ -223,7 +233,9 @@ def train(
     Returns the tree of the best point within the budget, its Point, and all Points of the path.
     """
     random = check_random_state(learner.random_state)
-    inside, outside = validation_folds(y if K else np.zeros(len(y), dtype=np.intp), random)[0]
+    inside, outside = validation_folds(
+        y if K else np.zeros(len(y), dtype=np.intp), random
+    )[0]
     center, unit = (0.0, 1.0) if K or not learner.standardise else scale_of(y, weights)
     targets = y if K else (y - center) / unit
     with part(0.0, 0.2, "preparing columns"):
@@ -232,7 +244,9 @@ def train(
         )
         if isinstance(phi, Plain) and learner.features == "boosted":
             seed = int(random.randint(2**31 - 1))
-            phi = fit_boosted(learner, phi, X[inside], targets[inside], weights[inside], K, seed)
+            phi = fit_boosted(
+                learner, phi, X[inside], targets[inside], weights[inside], K, seed
+            )
     rows = LeafRows(X, phi.columns(X), targets, weights)
     benefits = None
     # Without prices in their currency, or with a trade-off, benefits choose nothing.
@@ -273,7 +287,9 @@ def fit_boosted(
     trees = [tree.tree_ for tree in model.estimators_.ravel()]
     uses = np.zeros((plain.uses.shape[0], len(trees)), dtype=np.bool_)
     for t, tree in enumerate(trees):
-        uses[:, t] = plain.uses[:, np.unique(tree.feature[tree.feature >= 0])].any(axis=1)
+        uses[:, t] = plain.uses[:, np.unique(tree.feature[tree.feature >= 0])].any(
+            axis=1
+        )
     predictions = outputs(trees, columns)
     means = weights @ predictions / weights.sum()
     scales = np.ones(len(trees))

@@ -103,7 +103,9 @@ class Charges:
         """
         surcharge = np.zeros(len(prices.groups))
         grouped = np.flatnonzero(prices.group >= 0)
-        np.maximum.at(surcharge, prices.group[grouped], (prices.cost - prices.discounted)[grouped])
+        np.maximum.at(
+            surcharge, prices.group[grouped], (prices.cost - prices.discounted)[grouped]
+        )
         opens = prices.group[None, :] == np.arange(len(prices.groups))[:, None]
         by_group = (opens.astype(np.float64) @ uses.astype(np.float64)) > 0
         price = np.concatenate((prices.discounted, surcharge))
@@ -163,7 +165,9 @@ class SoftTree:
         self.losses = np.empty((N, n))
         self.mixed = np.zeros((N, len(problem.charges.price)))
 
-    def put(self, k: int, weights: np.ndarray, offsets: np.ndarray, threshold: float) -> None:
+    def put(
+        self, k: int, weights: np.ndarray, offsets: np.ndarray, threshold: float
+    ) -> None:
         """Set a node's parameters, and what follows from them. O(n T C)."""
         problem = self.problem
         self.weights[k] = weights
@@ -172,14 +176,18 @@ class SoftTree:
         self.alive[k] = True
         S = problem.columns @ weights
         self.up[k] = expit(problem.steepness * (S[:, problem.route] - threshold))
-        self.losses[k] = problem.loss(S[:, : problem.loss.outputs] + offsets, problem.targets)[0]
+        self.losses[k] = problem.loss(
+            S[:, : problem.loss.outputs] + offsets, problem.targets
+        )[0]
         self.mixed[k] = problem.charges.members @ np.square(weights).sum(axis=1)
 
     def posed(self, problem: Objective) -> SoftTree:
         """The same nodes with other trade-offs (`lambda_`, `rho`), or on other rows."""
         tree = SoftTree(problem, len(self.alive).bit_length())
         for k in np.flatnonzero(self.alive):
-            tree.put(int(k), self.weights[k], self.offsets[k], float(self.thresholds[k]))
+            tree.put(
+                int(k), self.weights[k], self.offsets[k], float(self.thresholds[k])
+            )
         return tree
 
     def has(self, k: int) -> bool:
@@ -232,6 +240,12 @@ class SoftTree:
         """
         problem = self.problem
         risk, exits = self.below(0)
-        cost = sum(float(problem.shares @ way.reach) * self.cost(way.path) for way in exits)
-        size = float((np.sqrt(np.square(self.weights[self.alive]) + SMOOTH**2) - SMOOTH).sum())
-        return float(problem.shares @ risk) + problem.rho * size + problem.lambda_ * cost
+        cost = sum(
+            float(problem.shares @ way.reach) * self.cost(way.path) for way in exits
+        )
+        size = float(
+            (np.sqrt(np.square(self.weights[self.alive]) + SMOOTH**2) - SMOOTH).sum()
+        )
+        return (
+            float(problem.shares @ risk) + problem.rho * size + problem.lambda_ * cost
+        )

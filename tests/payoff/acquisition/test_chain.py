@@ -43,7 +43,8 @@ def forests(seed, states=4, trees=3, **changes):
     X, y = table(seed, **changes)
     K = int(y.max()) + 1
     parts = [
-        grow(X[:s], y, np.ones(len(y)), K, Rule(1), range(trees))[0] for s in range(1, states + 1)
+        grow(X[:s], y, np.ones(len(y)), K, Rule(1), range(trees))[0]
+        for s in range(1, states + 1)
     ]
     return beside(parts, PRIOR[:K]), X, y
 
@@ -57,10 +58,14 @@ def test_a_forest_answers_as_its_trees_say(seed, gaps):
     trees, X, y = forests(seed, gaps=gaps)
     rows = np.ascontiguousarray(X.T)
     state = np.arange(len(y)) % 4 + 1
-    expected = [shares(trees, s - 1, 4, x) for s, x in zip(state, rows.tolist(), strict=True)]
+    expected = [
+        shares(trees, s - 1, 4, x) for s, x in zip(state, rows.tolist(), strict=True)
+    ]
     np.testing.assert_allclose(trees.shares(rows, state, 4), expected, rtol=1e-6)
     copied = pickle.loads(pickle.dumps(trees))
-    np.testing.assert_array_equal(copied.shares(rows, state, 4), trees.shares(rows, state, 4))
+    np.testing.assert_array_equal(
+        copied.shares(rows, state, 4), trees.shares(rows, state, 4)
+    )
 
 
 @settings(deadline=None, max_examples=25)
@@ -86,7 +91,10 @@ def test_a_tree_divides_all_rows(seed, least, tries, gaps):
     if least == 1:
         for i in range(len(y)):
             same = np.array(
-                [np.array_equal(X[:, i], X[:, k], equal_nan=True) for k in range(len(y))]
+                [
+                    np.array_equal(X[:, i], X[:, k], equal_nan=True)
+                    for k in range(len(y))
+                ]
             )
             np.testing.assert_allclose(
                 P[i], np.bincount(y[same], minlength=3) / same.sum(), atol=1e-6
@@ -103,7 +111,11 @@ def test_the_threshold_is_uniform_and_the_purest_feature_wins():
     roots = [grow(X, y, np.ones(100), 2, Rule(1), [seed])[0] for seed in range(400)]
     assert {int(tree.feature[0]) for tree in roots} == {1}
     thresholds = np.array([tree.threshold[0] for tree in roots])
-    assert (len(roots[0].right), thresholds.min() >= 0, thresholds.max() < 10) == (3, True, True)
+    assert (len(roots[0].right), thresholds.min() >= 0, thresholds.max() < 10) == (
+        3,
+        True,
+        True,
+    )
     assert np.histogram(thresholds, 4, (0, 10))[0].min() > 70
 
 
@@ -113,7 +125,10 @@ def test_many_thresholds_find_the_best_split(seed, least, gaps):
     """The root of a tree with 200 thresholds for each feature is as pure as the best split."""
     X, y = table(seed, gaps=gaps)
     tree, _ = grow(X, y, np.ones(len(y)), 3, Rule(least, 200), [seed])
-    column, left = int(tree.feature[0]) % MISSING_LEFT, bool(tree.feature[0] >= MISSING_LEFT)
+    column, left = (
+        int(tree.feature[0]) % MISSING_LEFT,
+        bool(tree.feature[0] >= MISSING_LEFT),
+    )
     found = impurity(X, y, column, float(tree.threshold[0]), left, least)
     tops = np.nanmax(X, axis=1).astype(int)
     every = [
@@ -140,9 +155,14 @@ def test_a_weight_is_a_repeated_row():
     weights = np.random.default_rng(1).integers(1, 4, len(y))
     twice = np.repeat(np.arange(len(y)), weights)
     one = grow(X, y, weights.astype(float), 3, Rule(1), [5])[0]
-    other = grow(np.ascontiguousarray(X[:, twice]), y[twice], np.ones(len(twice)), 3, Rule(1), [5])[
-        0
-    ]
+    other = grow(
+        np.ascontiguousarray(X[:, twice]),
+        y[twice],
+        np.ones(len(twice)),
+        3,
+        Rule(1),
+        [5],
+    )[0]
     np.testing.assert_array_equal(
         one.shares(X.T, np.ones(len(y))), other.shares(X.T, np.ones(len(y)))
     )
@@ -159,7 +179,11 @@ def random_experience(seed, n=50, S=4, K=3):
 
 
 @settings(deadline=None, max_examples=40)
-@given(seed=seeds, budget=st.sampled_from([None, 1.0, 2.5]), size=st.sampled_from([0.1, 3, 50]))
+@given(
+    seed=seeds,
+    budget=st.sampled_from([None, 1.0, 2.5]),
+    size=st.sampled_from([0.1, 3, 50]),
+)
 def test_the_stop_is_the_literal_backward_pass(seed, budget, size):
     """Curves of random experience with gaps, groups and budgets."""
     known, random = random_experience(seed)
@@ -192,9 +216,14 @@ def reduced_forests(seed, X, y, marks, calibrated):
     if not calibrated:
         return reduced
     two = [k > 0 and missing[k - 1][1] == missing[k][1] for k in range(len(missing))]
-    blends = [Blend(random.random(1 + more), random.normal(size=3), 0.01) for more in two]
+    blends = [
+        Blend(random.random(1 + more), random.normal(size=3), 0.01) for more in two
+    ]
     return replace(
-        reduced, blends=blends, loss=random.random(5 + len(missing)), masked_loss=random.random()
+        reduced,
+        blends=blends,
+        loss=random.random(5 + len(missing)),
+        masked_loss=random.random(),
     )
 
 
@@ -224,7 +253,9 @@ def test_step_by_step_is_the_trajectory(seed, budget, gaps, reduced):
     """
     model, complete, prices = chain(seed, gaps, reduced=reduced)
     complete = complete[:10]
-    missing = np.isnan(complete) | (np.random.default_rng(seed).random(complete.shape) < 0.2)
+    missing = np.isnan(complete) | (
+        np.random.default_rng(seed).random(complete.shape) < 0.2
+    )
     travels_as_it_steps(model, complete, prices, budget, missing)
 
 
@@ -235,14 +266,18 @@ def test_step_by_step_is_the_trajectory(seed, budget, gaps, reduced):
     known=st.sets(st.integers(0, 3)),
     reduced=st.sampled_from([None, False, True]),
 )
-def test_what_cannot_be_had_is_answered_by_the_best_forest_without_it(seed, gaps, known, reduced):
+def test_what_cannot_be_had_is_answered_by_the_best_forest_without_it(
+    seed, gaps, known, reduced
+):
     """As the plain loops, also if only some columns had gaps in training; no missing value reaches
     a forest without. Without reduced forests it is the masked one.
     """
     model, X, _ = chain(seed, gaps, known, reduced=reduced)
     rows = X[:, model.order].astype(np.float32)
     state = np.random.default_rng(seed).integers(1, 5, len(rows)).astype(np.int32)
-    strange = (np.isnan(rows) & ~model.gaps & (np.arange(4) < state[:, None])).any(axis=1)
+    strange = (np.isnan(rows) & ~model.gaps & (np.arange(4) < state[:, None])).any(
+        axis=1
+    )
     expected = [
         without(model, x, s)
         for x, s in zip(rows[strange].tolist(), state[strange].tolist(), strict=True)
@@ -272,7 +307,13 @@ def test_a_lost_feature_has_a_forest_for_each_prefix():
         (0, 2),
         (1, 2),
     }
-    assert {lost for _, lost in lacking(12, np.arange(12) == 1)} == {(0,), (2,), (3,), (4,), (0, 2)}
+    assert {lost for _, lost in lacking(12, np.arange(12) == 1)} == {
+        (0,),
+        (2,),
+        (3,),
+        (4,),
+        (0, 2),
+    }
     assert lacking(1, none[:1]) == []
 
 
@@ -288,7 +329,9 @@ def test_a_value_known_out_of_turn_counts_in_its_turn():
     np.testing.assert_array_equal(now.probabilities[0], PRIOR)
     later = model.step(X[:1], status | np.array([[0, 0, 0, 3, 0]]), prices)
     rows = X[:1, model.order].astype(np.float32)
-    np.testing.assert_array_equal(later.probabilities, model.forests.shares(rows, np.array([3]), 4))
+    np.testing.assert_array_equal(
+        later.probabilities, model.forests.shares(rows, np.array([3]), 4)
+    )
     assert later.spent[0] == pytest.approx(sum(prices.paid([0, 4, 3])))
 
 

@@ -20,9 +20,7 @@ def test_costs_along_the_path_are_those_of_asking(seed, shared):
     the dearest order.
     """
     forest, trees, prices, X, random = random_case(seed)
-    if (
-        shared
-    ):  # one discount for all of a group, which is what a shared needle or a shared visit is
+    if shared:  # one discount for all of a group, which is what a shared needle or a shared visit is
         discount = np.where(prices.group == 0, 0.5, 2.0) * (prices.group >= 0)
         prices = Prices(
             prices.discounted + discount, prices.discounted, prices.group, prices.groups
@@ -56,7 +54,9 @@ def test_categories_stand_in_the_order_of_their_classes():
     assert abs(ranked[2] - ranked[0]) == 1
     assert abs(ranked[1] - ranked[4]) == 1
     np.testing.assert_array_equal(new[:, 1], [0, 1, 2, 3, 4, 7, -1, 0.5, nan])
-    heavy = order_categories(X, y, np.array([1, 1, 1, 1, 9, 1, 1, 1.0]), 2, [1]).apply(new)[:, 1]
+    heavy = order_categories(X, y, np.array([1, 1, 1, 1, 9, 1, 1, 1.0]), 2, [1]).apply(
+        new
+    )[:, 1]
     assert sorted(heavy[[0, 1, 2, 4]]) == [0, 1, 2, 3]
 
 

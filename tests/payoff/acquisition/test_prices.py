@@ -58,7 +58,10 @@ def test_a_request_changes_some_prices_and_leaves_the_base_alone():
     base = parse_prices(BLOOD, NAMES)
     changed = parse_prices({"chol": 0, "age": 9}, NAMES, base)
     assert changed.paid([1, 2, 0]) == [0, 3.1, 9]
-    assert parse_prices([{"feature": "chol", "cost": 2}], NAMES, base).paid([1, 2]) == [2, 5.2]
+    assert parse_prices([{"feature": "chol", "cost": 2}], NAMES, base).paid([1, 2]) == [
+        2,
+        5.2,
+    ]
     assert base.paid([0, 1, 2]) == [1, 7.27, 3.1]
 
 
@@ -85,11 +88,17 @@ def test_a_request_changes_some_prices_and_leaves_the_base_alone():
         ([{**BLOOD[0], "price": 2}, *BLOOD[1:]], ["/0/price"]),
         ([{"feature": "age", "cost": 1, "group": "g"}, *BLOOD[1:]], ["/0"]),
         (
-            [{"feature": "age", "cost": 1, "group": 2, "discounted_cost": 1}, *BLOOD[1:]],
+            [
+                {"feature": "age", "cost": 1, "group": 2, "discounted_cost": 1},
+                *BLOOD[1:],
+            ],
             ["/0/group"],
         ),
         (
-            [{"feature": "age", "cost": 1, "group": "", "discounted_cost": 1}, *BLOOD[1:]],
+            [
+                {"feature": "age", "cost": 1, "group": "", "discounted_cost": 1},
+                *BLOOD[1:],
+            ],
             ["/0/group"],
         ),
         (
@@ -97,14 +106,23 @@ def test_a_request_changes_some_prices_and_leaves_the_base_alone():
             ["/0/discounted_cost"],
         ),
         (
-            [{"feature": "age", "cost": 1, "group": "g", "discounted_cost": 2}, *BLOOD[1:]],
+            [
+                {"feature": "age", "cost": 1, "group": "g", "discounted_cost": 2},
+                *BLOOD[1:],
+            ],
             ["/0/discounted_cost"],
         ),
         (
-            [{"feature": "age", "cost": 1, "group": "g", "discounted_cost": -2}, *BLOOD[1:]],
+            [
+                {"feature": "age", "cost": 1, "group": "g", "discounted_cost": -2},
+                *BLOOD[1:],
+            ],
             ["/0/discounted_cost"],
         ),
-        ([BLOOD[1], {**BLOOD[1], "group": "other"}, BLOOD[0], *BLOOD[2:]], ["/1/feature"]),
+        (
+            [BLOOD[1], {**BLOOD[1], "group": "other"}, BLOOD[0], *BLOOD[2:]],
+            ["/1/feature"],
+        ),
     ],
 )
 def test_flaws_are_named_with_their_places(costs, expected):
@@ -134,5 +152,10 @@ def test_sums_of_prices_have_the_decimals_of_the_prices(cents, decimals, left):
 def test_small_and_other_sums_keep_all_their_digits():
     """A tiny price keeps no errors of other sums."""
     assert rounded(np.array([0.1 + 0.2, 3e-30])) == [0.3, 3e-30]
-    assert rounded(np.array([3.123456789, 3.75, 1e-300, 0.0])) == [3.123456789, 3.75, 1e-300, 0.0]
+    assert rounded(np.array([3.123456789, 3.75, 1e-300, 0.0])) == [
+        3.123456789,
+        3.75,
+        1e-300,
+        0.0,
+    ]
     assert rounded(np.array([7.27 + 1 + 2.1])) == [10.37]

@@ -16,7 +16,12 @@ from payoff.acquisition.states import Trajectories
 from payoff.errors import Invalid
 from tests.reference.acquisition import full_class, nested, state
 from tests.reference.forests import random_case, random_prices
-from tests.reference.stepwise import UNAVAILABLE, simulate, stands_as, travels_as_it_steps
+from tests.reference.stepwise import (
+    UNAVAILABLE,
+    simulate,
+    stands_as,
+    travels_as_it_steps,
+)
 
 seeds = st.integers(0, 10**6)
 budgets = st.sampled_from([None, 0, 0.3, 2.5, 6.0])
@@ -72,7 +77,8 @@ def test_classes_beyond_the_bits_of_a_word_are_still_settled_rightly():
     forest, trees, prices, X, _ = random_case(3, T=9, K=70)
     run = simulate(forest, X, prices)
     np.testing.assert_array_equal(
-        run.prediction, [full_class([nested(t) for t in trees], x, 70) for x in X.tolist()]
+        run.prediction,
+        [full_class([nested(t) for t in trees], x, 70) for x in X.tolist()],
     )
 
 
@@ -80,7 +86,13 @@ def test_no_trees_answer_with_the_prior():
     """An empty forest asks for nothing."""
     forest = FlatForest(flatten([], np.array([0.3, 0.7])), 2)
     now = forest.step(np.zeros((1, 2)), np.zeros((1, 2)), Prices.unit(2))
-    assert (now.following[0], now.prediction[0], now.spent[0], now.resolved[0], now.trees) == (
+    assert (
+        now.following[0],
+        now.prediction[0],
+        now.spent[0],
+        now.resolved[0],
+        now.trees,
+    ) == (
         -1,
         1,
         0,
@@ -96,7 +108,9 @@ def test_no_trees_answer_with_the_prior():
 def test_a_budget_of_a_sum_buys_its_parts():
     """0.1 and 0.2 are affordable with 0.3, whatever their sum in binary."""
     forest, _, _, X, _ = random_case(1, m=2)
-    run = simulate(forest, np.nan_to_num(X), Prices.of([0.2, 0.1]), 0.3, stop_when_settled=False)
+    run = simulate(
+        forest, np.nan_to_num(X), Prices.of([0.2, 0.1]), 0.3, stop_when_settled=False
+    )
     assert run.resolved.all()
     assert run.cost.max() == pytest.approx(0.3)
 
@@ -105,7 +119,10 @@ def test_a_budget_of_a_sum_buys_its_parts():
 def test_small_prices_are_not_free(budget):
     """Prices of 1e-10 are above these budgets, however small they are."""
     forest, _, _, X, _ = random_case(1, m=2)
-    assert simulate(forest, np.nan_to_num(X), Prices.of([1e-10, 1e-10]), budget).cost.sum() == 0
+    assert (
+        simulate(forest, np.nan_to_num(X), Prices.of([1e-10, 1e-10]), budget).cost.sum()
+        == 0
+    )
 
 
 def test_what_does_not_fit_is_refused():

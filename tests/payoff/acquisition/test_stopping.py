@@ -22,13 +22,19 @@ def experience(P, y, asked=None, missing=None):
     n, S = P.shape[0], P.shape[1] - 1
     asked = np.tile(np.arange(S, dtype=np.int16), (n, 1)) if asked is None else asked
     missing = np.zeros((n, S), dtype=bool) if missing is None else missing
-    curve = StageCurve(np.zeros((2 * P.shape[2] + 1, P.shape[2])), np.zeros(P.shape[2]), 1.0, 0.01)
-    return Experience(asked, missing, (asked >= 0).sum(axis=1), P.astype(np.float32), y, curve, S)
+    curve = StageCurve(
+        np.zeros((2 * P.shape[2] + 1, P.shape[2])), np.zeros(P.shape[2]), 1.0, 0.01
+    )
+    return Experience(
+        asked, missing, (asked >= 0).sum(axis=1), P.astype(np.float32), y, curve, S
+    )
 
 
 @settings(deadline=None, max_examples=40)
 @given(
-    seed=seeds, budget=st.sampled_from([None, 0.4, 1.0, 4.0]), size=st.sampled_from([0.1, 3, 50])
+    seed=seeds,
+    budget=st.sampled_from([None, 0.4, 1.0, 4.0]),
+    size=st.sampled_from([0.1, 3, 50]),
 )
 def test_it_is_the_literal_backward_pass(seed, budget, size):
     """Offsets and slopes of random experience with gaps, groups and trajectories of different
@@ -52,9 +58,14 @@ def test_it_is_the_literal_backward_pass(seed, budget, size):
     worth = known.worth(B, prices, budget)
     expected = lines_of_forests(known, B, prices, np.inf if budget is None else budget)
     for name, values, scale in zip(
-        ("offset", "slope", "low", "high"), expected.T, (size, 1, size, size), strict=True
+        ("offset", "slope", "low", "high"),
+        expected.T,
+        (size, 1, size, size),
+        strict=True,
     ):
-        np.testing.assert_allclose(getattr(worth, name), values, rtol=1e-6, atol=1e-6 * scale)
+        np.testing.assert_allclose(
+            getattr(worth, name), values, rtol=1e-6, atol=1e-6 * scale
+        )
     stakes = np.concatenate(
         ([0.0], 10.0 ** random.uniform(-6, 3, 50))
     )  # also far outside of those that were seen
@@ -90,7 +101,9 @@ def test_a_useless_question_is_worth_what_follows_it(second, buys):
         assert worth.stops(np.array([1]), np.array([second]), stake)[0] != buys
         gain = 5 - second if buys else 0
         assert worth.gain(np.array([0]), stake) == pytest.approx(gain)
-        assert worth.stops(np.array([0]), np.array([first]), stake)[0] == (gain <= first)
+        assert worth.stops(np.array([0]), np.array([first]), stake)[0] == (
+            gain <= first
+        )
 
 
 def test_a_budget_buys_with_the_sessions_slack():
@@ -99,7 +112,9 @@ def test_a_budget_buys_with_the_sessions_slack():
     half = np.full((200, 2), 0.5)
     known = experience(np.stack([half, half, np.eye(2)[y]], axis=1), y)
     within = known.worth(np.eye(2), Prices.of([0.1, 0.2]), budget=0.3)
-    np.testing.assert_allclose(within.offset, known.worth(np.eye(2), Prices.of([0.1, 0.2])).offset)
+    np.testing.assert_allclose(
+        within.offset, known.worth(np.eye(2), Prices.of([0.1, 0.2])).offset
+    )
 
 
 def test_a_constant_added_to_a_row_of_benefits_changes_nothing():
@@ -108,7 +123,9 @@ def test_a_constant_added_to_a_row_of_benefits_changes_nothing():
     high = B + np.array([[1e13], [-1e12]])
     P = np.array([[0.3, 0.7], [0.999, 0.001]])
     np.testing.assert_allclose(at_stake(P, high), at_stake(P, B), rtol=1e-12)
-    plain, moved = (perfect().worth(matrix, Prices.of([1.0, 2.0])) for matrix in (B, high))
+    plain, moved = (
+        perfect().worth(matrix, Prices.of([1.0, 2.0])) for matrix in (B, high)
+    )
     np.testing.assert_allclose(moved.offset, plain.offset)
     np.testing.assert_allclose(moved.slope, plain.slope)
 
@@ -120,7 +137,10 @@ def test_free_features_are_never_refused_and_nothing_is_paid_for_nothing():
     worth = perfect().worth(np.array([[1.0, 1.0], [1.0, 1.0]]), Prices.of([0.0, 1.0]))
     features, nothing = np.array([0, 1]), np.zeros(2)
     assert worth.gain(features, nothing).tolist() == [0, 0]
-    assert worth.stops(features, np.array([0.0, 1.0]), nothing).tolist() == [False, True]
+    assert worth.stops(features, np.array([0.0, 1.0]), nothing).tolist() == [
+        False,
+        True,
+    ]
 
 
 def test_what_is_at_stake():
@@ -129,7 +149,9 @@ def test_what_is_at_stake():
     """
     random = np.random.default_rng(0)
     P, B = random.dirichlet(np.ones(3), 50), random.normal(size=(3, 4))
-    np.testing.assert_allclose(at_stake(P, B), P @ B.max(axis=1) - (P @ B).max(axis=1), atol=1e-12)
+    np.testing.assert_allclose(
+        at_stake(P, B), P @ B.max(axis=1) - (P @ B).max(axis=1), atol=1e-12
+    )
     assert (at_stake(P, np.array([[3.0, 1], [0.1, 0.1], [7, 2]])) == 0).all()
 
 
@@ -170,7 +192,9 @@ def test_what_is_at_stake_at_first_is_what_the_class_shares_say(longest, rare):
     B = np.array([[0.0, -100], [-100, 0]])
     stake, _ = known.valued(B)
     dear = Prices.of([0.5 * 100 * rare] + [0.1] * (longest - 1))
-    stops = known.worth(B, dear).stops(asked[:, 0], np.full(n, 50.0 * rare), stake[:, 0])
+    stops = known.worth(B, dear).stops(
+        asked[:, 0], np.full(n, 50.0 * rare), stake[:, 0]
+    )
     assert not stops.any()
 
 
@@ -186,7 +210,9 @@ def test_calibrated_states_say_what_happens():
     P = np.where(np.arange(2) == sure[:, None], 0.99, 0.01)
     curve = fit_stages(P, np.ones(n), y, np.ones(n), 2.0)
     assert curve.apply(P, np.ones(n)).max(axis=1).mean() == pytest.approx(0.7, abs=0.02)
-    many = fit_stages(np.eye(3)[y], np.ones(n), y, np.ones(n), 2.0).apply(np.eye(3), np.ones(3))
+    many = fit_stages(np.eye(3)[y], np.ones(n), y, np.ones(n), 2.0).apply(
+        np.eye(3), np.ones(3)
+    )
     assert (many > 0).all()
     np.testing.assert_allclose(many.sum(axis=1), 1)
 
@@ -195,7 +221,10 @@ def test_shares_that_hardly_differ_after_few_questions_count_as_much_as_they_mea
     """After the first question 60 % of the trees are right for 90 % of the rows; after the last 90
     % of them are.
     """
-    y, sure = np.tile(np.repeat([0, 1], 10), 10), np.tile(np.repeat([0, 1, 0], [9, 10, 1]), 10)
+    y, sure = (
+        np.tile(np.repeat([0, 1], 10), 10),
+        np.tile(np.repeat([0, 1, 0], [9, 10, 1]), 10),
+    )
     known = np.repeat([1.0, 20.0], len(y))
     share = np.where(known[:, None] == 1, 0.6, 0.9)
     P = np.where(np.arange(2) == np.tile(sure, 2)[:, None], share, 1 - share)

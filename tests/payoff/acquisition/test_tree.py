@@ -116,9 +116,9 @@ def test_a_cheap_feature_is_preferred_and_a_free_one_does_not_take_over():
     y = good.astype(int)
 
     def root(*prices):
-        return grow_tree(bin_columns(X), y, np.ones(200, int), 2, np.array(prices, float)).feature[
-            0
-        ]
+        return grow_tree(
+            bin_columns(X), y, np.ones(200, int), 2, np.array(prices, float)
+        ).feature[0]
 
     assert root(2, 1, 1) == 1
     assert root(1, 2, 1) == 0
@@ -130,7 +130,9 @@ def test_neighbouring_floats_are_told_apart():
     """The middle of two adjacent numbers of float32 rounds to one of them; the lower one goes left
     all the same.
     """
-    X = np.array([[1.0], [np.nextafter(np.float32(1), np.float32(2))], [-1e38], [3.4e38]])
+    X = np.array(
+        [[1.0], [np.nextafter(np.float32(1), np.float32(2))], [-1e38], [3.4e38]]
+    )
     y = np.array([0, 1, 1, 0])
     tree = grow_tree(bin_columns(X), y, np.ones(4, int), 2, np.ones(1))
     forest = FlatForest(flatten([tree], np.ones(2) / 2), 1)

@@ -54,7 +54,9 @@ def test_decisions_equal_exhaustive_search_in_exact_arithmetic():
         expected = reference.best_action(p, B)
 
         assert decide(p[None], B).choice.tolist() == [expected]
-        assert decide(np.vstack([p, p[::-1]]), np.stack([B, B[::-1]])).choice.tolist() == [
+        assert decide(
+            np.vstack([p, p[::-1]]), np.stack([B, B[::-1]])
+        ).choice.tolist() == [
             expected,
             expected,
         ]
@@ -65,12 +67,17 @@ def test_exact_ties_go_to_the_lowest_index_whatever_the_rounding():
     ties = 0
     for counts, B in integer_problems(5_000, seed=2):
         exact = [Fraction(int(c), int(counts.sum())) for c in counts]
-        benefits = reference.expected_benefits(exact, [[Fraction(b) for b in row] for row in B])
+        benefits = reference.expected_benefits(
+            exact, [[Fraction(b) for b in row] for row in B]
+        )
         ties += benefits.count(max(benefits)) > 1
         p = counts / counts.sum()
 
         assert decide(p[None], B).choice[0] == benefits.index(max(benefits))
-        assert decide(np.vstack([p, p]), B).choice.tolist() == [benefits.index(max(benefits))] * 2
+        assert (
+            decide(np.vstack([p, p]), B).choice.tolist()
+            == [benefits.index(max(benefits))] * 2
+        )
 
     assert ties > 500
 
@@ -87,7 +94,10 @@ def test_row_shifts_and_positive_scaling_change_no_decision():
         assert decide(p, B * 3.0).choice == choice
         assert decide(p, B * 2.0**-400).choice == choice
     for p, B in problems(3_000, seed=5):
-        assert decide(p[None], B * 10 ** rng.uniform(-100, 100)).choice == decide(p[None], B).choice
+        assert (
+            decide(p[None], B * 10 ** rng.uniform(-100, 100)).choice
+            == decide(p[None], B).choice
+        )
 
 
 def test_many_rows_decide_as_each_alone():
@@ -97,7 +107,9 @@ def test_many_rows_decide_as_each_alone():
     common, by_row = decide(P, B[0]), decide(P, B)
     alone = [decide(P[[i]], B[[i]]) for i in range(500)]
 
-    assert common.choice.tolist() == [decide(P[[i]], B[0]).choice[0] for i in range(500)]
+    assert common.choice.tolist() == [
+        decide(P[[i]], B[0]).choice[0] for i in range(500)
+    ]
     assert by_row.choice.tolist() == [decision.choice[0] for decision in alone]
     assert Prepared(B, ()).decide(P).choice.tolist() == by_row.choice.tolist()
     assert Prepared(B[0], ()).decide(P).choice.tolist() == common.choice.tolist()
@@ -195,11 +207,18 @@ def test_tuples_are_lists_actions_are_counted_and_instances_refused_where_there_
             as_benefits(value, 2, **more)
 
 
-cells = st.one_of(st.floats(), st.integers(), st.none(), st.booleans(), st.text(max_size=2))
+cells = st.one_of(
+    st.floats(), st.integers(), st.none(), st.booleans(), st.text(max_size=2)
+)
 nested = st.recursive(cells, lambda inner: st.lists(inner, max_size=3), max_leaves=20)
 
 
-@given(nested, st.integers(1, 3), st.none() | st.integers(0, 3), st.none() | st.integers(1, 3))
+@given(
+    nested,
+    st.integers(1, 3),
+    st.none() | st.integers(0, 3),
+    st.none() | st.integers(1, 3),
+)
 def test_any_value_is_a_clean_matrix_or_an_error_with_a_place(
     value, n_classes, n_instances, n_actions
 ):
@@ -228,9 +247,9 @@ def test_oddities_show_matrices_that_are_turned_or_negated():
         "same name in 1 of 2 matrices"
         in oddities(np.array([plain, -plain]), ["a", "b"], classes)[0]
     )
-    assert oddities(np.array([[1.0, 1.0], [0.0, 0.0]]), classes, classes) == irrelevance(
-        np.zeros((2, 2)), classes
-    )
+    assert oddities(
+        np.array([[1.0, 1.0], [0.0, 0.0]]), classes, classes
+    ) == irrelevance(np.zeros((2, 2)), classes)
 
 
 def in_words(B, actions, terms=()):
@@ -250,7 +269,11 @@ def test_a_matrix_in_words_shows_signs_and_transposition():
         "healthy: wait costs 10, treat brings 5.5",
         "ill: wait brings 0, treat costs 1",
     ]
-    terms = [Term(0, 1, "fee", -0.75, ""), Term(1, 0, "age", -0.125, ""), Term(1, 1, "fee", 1, "")]
+    terms = [
+        Term(0, 1, "fee", -0.75, ""),
+        Term(1, 0, "age", -0.125, ""),
+        Term(1, 1, "fee", 1, ""),
+    ]
     assert in_words([[0, 2], [0, -3]], actions, terms) == [
         "healthy: wait brings 0, treat brings 2 less 0.75 times fee",
         "ill: wait costs 0.125 times age, treat brings -3 plus 1 times fee",

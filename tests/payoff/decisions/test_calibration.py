@@ -10,7 +10,12 @@ from scipy.special import expit, logit
 from sklearn.isotonic import IsotonicRegression
 
 from payoff.decisions.calibration import Sigmoid
-from payoff.decisions.calibration_fits import fit_calibrator, fit_isotonic, fit_sigmoid, platt
+from payoff.decisions.calibration_fits import (
+    fit_calibrator,
+    fit_isotonic,
+    fit_sigmoid,
+    platt,
+)
 
 FITS = [partial(fit_calibrator, "sigmoid"), partial(fit_calibrator, "isotonic")]
 
@@ -24,14 +29,20 @@ def distorted(n, K, seed):
     return sure / sure.sum(axis=1, keepdims=True), codes, truth
 
 
-@given(st.integers(2, 5), st.integers(5, 60), st.integers(0, 10**6), st.sampled_from(FITS))
-def test_calibrated_rows_are_probabilities_within_what_the_rows_can_show(K, n, seed, fit):
+@given(
+    st.integers(2, 5), st.integers(5, 60), st.integers(0, 10**6), st.sampled_from(FITS)
+)
+def test_calibrated_rows_are_probabilities_within_what_the_rows_can_show(
+    K, n, seed, fit
+):
     """For any probabilities of the model, also 0 and 1; of two classes the curve of n rows never
     falls, and stays inside [1/(n+2), (n+1)/(n+2)].
     """
     P, codes, _ = distorted(n, K, seed)
     grid = np.linspace(0, 1, 201)
-    raw = np.column_stack((1 - grid, grid)) if K == 2 else np.concatenate((P, np.eye(K)))
+    raw = (
+        np.column_stack((1 - grid, grid)) if K == 2 else np.concatenate((P, np.eye(K)))
+    )
     Q = fit(P, codes, np.ones(n)).apply(raw)
     np.testing.assert_allclose(Q.sum(axis=1), 1, rtol=1e-14)
     assert np.all((Q > 0) & (Q < 1))
@@ -42,29 +53,42 @@ def test_calibrated_rows_are_probabilities_within_what_the_rows_can_show(K, n, s
 
 @given(
     st.lists(
-        st.tuples(st.integers(0, 6), st.integers(0, 1), st.sampled_from([0.5, 1.0, 3.0])),
+        st.tuples(
+            st.integers(0, 6), st.integers(0, 1), st.sampled_from([0.5, 1.0, 3.0])
+        ),
         min_size=2,
         max_size=14,
     )
 )
 def test_isotonic_equals_the_best_rising_fit(rows):
     """At the scores seen, the curve is scikit-learn's, kept inside its bounds."""
-    scores, codes, weights = (np.array(column, dtype=float) for column in zip(*rows, strict=True))
+    scores, codes, weights = (
+        np.array(column, dtype=float) for column in zip(*rows, strict=True)
+    )
     scores /= 6
     Q = fit_isotonic(np.column_stack((1 - scores, scores)), codes, weights).apply(
         np.column_stack((1 - scores, scores))
     )
     low = 1 / (len(rows) + 2)
-    expected = IsotonicRegression().fit(scores, codes, weights).predict(scores).clip(low, 1 - low)
+    expected = (
+        IsotonicRegression()
+        .fit(scores, codes, weights)
+        .predict(scores)
+        .clip(low, 1 - low)
+    )
     np.testing.assert_allclose(Q[:, 1], expected, atol=1e-12)
 
 
 def test_a_reversed_model_loses_its_order_not_its_direction():
     """Scores that run against the truth give a flat curve, never a falling one."""
     p = np.linspace(0.1, 0.9, 100)
-    calibrator = fit_sigmoid(np.column_stack((1 - p, p)), (p < 0.5).astype(int), np.ones(100))
+    calibrator = fit_sigmoid(
+        np.column_stack((1 - p, p)), (p < 0.5).astype(int), np.ones(100)
+    )
     assert calibrator.slopes[0] == 0
-    np.testing.assert_allclose(calibrator.apply(np.column_stack((1 - p, p)))[:, 1], 0.5, atol=1e-6)
+    np.testing.assert_allclose(
+        calibrator.apply(np.column_stack((1 - p, p)))[:, 1], 0.5, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("fit", FITS, ids=["sigmoid", "isotonic"])
@@ -92,7 +116,11 @@ def votes(n, trees, seed):
     truth = rng.beta(0.4, 0.4, size=n) * 0.9 + 0.05
     leaning = expit(2.5 * logit(truth))
     share = rng.binomial(trees, leaning) / trees
-    return np.column_stack((1 - share, share)), (rng.random(n) < truth).astype(int), truth
+    return (
+        np.column_stack((1 - share, share)),
+        (rng.random(n) < truth).astype(int),
+        truth,
+    )
 
 
 @pytest.mark.parametrize("trees", [1, 2, 3])
@@ -128,16 +156,19 @@ def test_votes_of_exactly_zero_do_not_decide_the_slope(n, trees):
     new, _, truth = votes(4000, trees, 2)
     calibrated = fit_sigmoid(P, codes, np.ones(n), 1 / trees).apply(new)[:, 1]
     smooth = (P * trees + 0.5) / (trees + 1)
-    twin = fit_sigmoid(smooth, codes, np.ones(n), 1e-12).apply((new * trees + 0.5) / (trees + 1))[
-        :, 1
-    ]
+    twin = fit_sigmoid(smooth, codes, np.ones(n), 1e-12).apply(
+        (new * trees + 0.5) / (trees + 1)
+    )[:, 1]
     unlimited = Sigmoid(
-        *np.array([platt(logit(np.clip(P[:, 1], 1e-15, 1 - 1e-15)), codes == 1, np.ones(n))]).T,
+        *np.array(
+            [platt(logit(np.clip(P[:, 1], 1e-15, 1 - 1e-15)), codes == 1, np.ones(n))]
+        ).T,
         1e-9,
     )
     assert np.abs(calibrated - truth).mean() < 1.15 * np.abs(twin - truth).mean()
     assert (
-        np.abs(calibrated - truth).mean() < 0.9 * np.abs(unlimited.apply(new)[:, 1] - truth).mean()
+        np.abs(calibrated - truth).mean()
+        < 0.9 * np.abs(unlimited.apply(new)[:, 1] - truth).mean()
     )
 
 
@@ -193,7 +224,9 @@ def test_the_multinomial_form_is_the_optimum_of_its_loss():
             total -= (
                 w
                 / weights.sum()
-                * sum(t * (score - norm) for t, score in zip(targets, scores, strict=True))
+                * sum(
+                    t * (score - norm) for t, score in zip(targets, scores, strict=True)
+                )
             )
         return total + sum(offset**2 for offset in offsets) / 400
 

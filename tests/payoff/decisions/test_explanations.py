@@ -46,11 +46,14 @@ def test_the_cell_that_changes_least_flips_the_decision():
         explanation = flips(p[None], B, np.array([choice]))
         assert explanation.runner_up[0] != choice
         assert explanation.margin[0] == pytest.approx(
-            p @ (B[:, choice] - B[:, explanation.runner_up[0]]), abs=1e-9 * np.abs(B).max()
+            p @ (B[:, choice] - B[:, explanation.runner_up[0]]),
+            abs=1e-9 * np.abs(B).max(),
         )
         for share, flipped in ((0.99, False), (1.01, True)):
             changed = B.copy()
-            changed[explanation.cell[0], explanation.runner_up[0]] += share * explanation.change[0]
+            changed[explanation.cell[0], explanation.runner_up[0]] += (
+                share * explanation.change[0]
+            )
             gain = p @ (changed[:, explanation.runner_up[0]] - changed[:, choice])
             assert bool(gain > 0) is flipped or abs(gain) <= 1e-9 * np.abs(B).max()
         for k in range(len(p)):

@@ -34,7 +34,9 @@ def test_classes_are_dealt_evenly(y, folds):
 
 @given(
     st.integers(1, 4).flatmap(
-        lambda L: st.lists(st.lists(st.integers(0, 1), min_size=L, max_size=L), min_size=1)
+        lambda L: st.lists(
+            st.lists(st.integers(0, 1), min_size=L, max_size=L), min_size=1
+        )
     ),
     st.integers(2, 8),
 )

@@ -65,12 +65,17 @@ def check_within(choice, limits):
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("resources", [0, 1, 2])
-@pytest.mark.parametrize(("largest", "trials"), [(3, 50), (5, 100), (12, 100), (120, 70)])
+@pytest.mark.parametrize(
+    ("largest", "trials"), [(3, 50), (5, 100), (12, 100), (120, 70)]
+)
 def test_batches_earn_what_the_whole_integer_program_earns(largest, trials, resources):
     """Also where rows tie; where there is no solution, none is found."""
     rng = np.random.default_rng([largest, resources])
     for trial in range(trials):
-        n, A = int(rng.integers(1, largest + 1)), int(rng.integers(1, 5 if largest <= 5 else 7))
+        n, A = (
+            int(rng.integers(1, largest + 1)),
+            int(rng.integers(1, 5 if largest <= 5 else 7)),
+        )
         P, B, limits = problem(rng, n, A, resources=resources, tied=trial % 3 == 0)
         answer = decided(P, B, limits)
         optimum = twin.best_total(decide(P, B).expected_benefits, *limits)
@@ -93,7 +98,9 @@ def with_one_more(limits, member):
 @pytest.mark.parametrize("seed", range(40))
 @pytest.mark.parametrize("tied", [False, True])
 def test_shadow_prices_are_what_one_more_unit_earns(seed, tied):
-    (P, B, limits), V, solution = feasible_problem(np.random.default_rng(seed), 40, tied=tied)
+    (P, B, limits), V, solution = feasible_problem(
+        np.random.default_rng(seed), 40, tied=tied
+    )
     for member in members(limits):
         with_more = decided(P, B, with_one_more(limits, member))
         price = getattr(solution, member[0])[member[1]]
@@ -125,7 +132,9 @@ def test_shadow_prices_with_resources_are_slopes_of_the_linear_program(seed):
     relaxed = twin.relaxed_total(V, *limits)
     for field, place in members(limits):
         values = getattr(limits, field)
-        more, less = (limits._replace(**{field: values.astype(float)}) for _ in range(2))
+        more, less = (
+            limits._replace(**{field: values.astype(float)}) for _ in range(2)
+        )
         getattr(more, field)[place] += step
         getattr(less, field)[place] -= step
         gained = twin.relaxed_total(V, *more) - relaxed
@@ -164,7 +173,9 @@ def test_of_tied_rows_the_first_keep_their_action():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_limits_that_do_not_bind_change_nothing(seed):
-    P, B, _ = problem(np.random.default_rng(seed), 30, 4, resources=0, tied=seed % 2 == 0)
+    P, B, _ = problem(
+        np.random.default_rng(seed), 30, 4, resources=0, tied=seed % 2 == 0
+    )
     choice = decide(P, B).choice
     counts = np.bincount(choice, minlength=4)
     limits = Limits(counts // 2, counts, np.full((1, 4), 1.5), np.array([45.0]))

@@ -52,10 +52,14 @@ def test_a_class_without_training_rows_cannot_occur_in_use():
         under_priors(P, ["a", "b", 3], trained, {"a": 0.5, "b": 0, "3": 0.5})
 
     assert [flaw.loc for flaw in caught.value.flaws] == ["/priors/3"]
-    assert shift_priors(P, trained, np.array([1.0, 0.0, 0.0]))[0].tolist() == [[1.0, 0.0, 0.0]]
+    assert shift_priors(P, trained, np.array([1.0, 0.0, 0.0]))[0].tolist() == [
+        [1.0, 0.0, 0.0]
+    ]
 
 
-weights = st.lists(st.floats(1e-6, 1.0), min_size=3, max_size=3).map(lambda w: np.array(w) / sum(w))
+weights = st.lists(st.floats(1e-6, 1.0), min_size=3, max_size=3).map(
+    lambda w: np.array(w) / sum(w)
+)
 
 
 tiny = st.sampled_from([0.0, 1e-150, 1e-9, 0.25, 0.7])
@@ -72,7 +76,9 @@ def test_posteriors_follow_bayes_rule(row, trained, used):
     shifted, warnings = shift_priors(P, trained, np.array(used))
 
     ratio = np.array(used) / trained
-    exact = [Fraction(p) * Fraction(r) for p, r in zip(row, ratio.tolist(), strict=True)]
+    exact = [
+        Fraction(p) * Fraction(r) for p, r in zip(row, ratio.tolist(), strict=True)
+    ]
     if sum(exact):
         assert shifted[0].tolist() == pytest.approx(
             [float(part / sum(exact)) for part in exact], rel=1e-12, abs=1e-30

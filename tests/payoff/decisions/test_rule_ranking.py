@@ -33,7 +33,11 @@ def filled(values, weights=None, strata=None):
 def means(*rows, counts=None, **options):
     values, weights, strata = filled(*rows)
     return bootstrap_means(
-        values, weights, strata, np.ones(len(values)) if counts is None else counts, **options
+        values,
+        weights,
+        strata,
+        np.ones(len(values)) if counts is None else counts,
+        **options,
     )
 
 
@@ -44,7 +48,9 @@ def ranked(*rows, **options):
 def few_outcomes(n=400, seed=0):
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 3, n)
-    values = np.array([[2.0, 1.0], [-1.0, 0.0], [5.0, -4.0]])[y] * rng.integers(0, 2, (n, 2))
+    values = np.array([[2.0, 1.0], [-1.0, 0.0], [5.0, -4.0]])[y] * rng.integers(
+        0, 2, (n, 2)
+    )
     return values, y
 
 
@@ -55,7 +61,10 @@ def moments(rows, weights, more):
     By the delta method; the rows of `more` have the mean weight.
     """
     shape = np.append(np.ones(len(rows)), np.full(len(more), 0.5))
-    w, points = np.append(weights, np.full(len(more), weights.mean())), np.vstack((rows, *more))
+    w, points = (
+        np.append(weights, np.full(len(more), weights.mean())),
+        np.vstack((rows, *more)),
+    )
     mean = np.average(points, axis=0, weights=shape * w)
     pulls = (np.sqrt(shape) * w)[:, None] * (points - mean) / (shape @ w)
     return mean, pulls.T @ pulls
@@ -69,8 +78,12 @@ def test_means_have_the_moments_of_gamma_weights(weighted, stratified, counted):
     Equal rows may be counted.
     """
     values, y = few_outcomes()
-    kinds = np.unique(np.column_stack((y, values)), axis=0, return_index=True, return_counts=True)
-    rows, counts = kinds[1:] if counted else (np.arange(len(y)), np.ones(len(y), dtype=int))
+    kinds = np.unique(
+        np.column_stack((y, values)), axis=0, return_index=True, return_counts=True
+    )
+    rows, counts = (
+        kinds[1:] if counted else (np.arange(len(y)), np.ones(len(y), dtype=int))
+    )
     weights = np.array([1.0, 0.5, 3.0])[y] if weighted else np.ones(len(y))
     strata = y if stratified else 0 * y
     low = np.array([[-300.0, -40.0]]).repeat(3, axis=0)
@@ -80,7 +93,11 @@ def test_means_have_the_moments_of_gamma_weights(weighted, stratified, counted):
     possible = Possible(low, high, sums if stratified else None)
     resampled = means(*kind, counts=counts, possible=possible, resamples=6000)
 
-    extremes = (lambda _: [], lambda v: [low[0], v.max(axis=0)], lambda v: [high[0], v.min(axis=0)])
+    extremes = (
+        lambda _: [],
+        lambda v: [low[0], v.max(axis=0)],
+        lambda v: [high[0], v.min(axis=0)],
+    )
     for drawn, more in zip(resampled, extremes, strict=True):
         mean, cover = np.zeros(2), np.zeros((2, 2))
         for code, share in enumerate(sums / sums.sum()):
@@ -97,7 +114,9 @@ def test_the_interval_of_a_proportion_is_that_of_jeffreys(lost):
     """Also where no row or every row is a loss, where resamples of the rows have no variation."""
     values = -(np.arange(40) < lost).astype(float)[:, None]
     possible = Possible(np.array([[-1.0]]), np.array([[0.0]]))
-    low, high = ranked(values, possible=possible, resamples=20_000).standings[0].interval
+    low, high = (
+        ranked(values, possible=possible, resamples=20_000).standings[0].interval
+    )
 
     want = -beta.ppf([0.975, 0.025], lost + 0.5, 40 - lost + 0.5)
     assert low == pytest.approx(-1 if lost == 40 else want[0], abs=0.01)
@@ -111,16 +130,24 @@ def test_intervals_contain_the_observed_mean_and_lie_in_the_possible_range(known
     y = rng.permutation(np.repeat([0, 1, 2], [40, 8, 1]))
     values = rng.integers(-3, 4, (49, 3)).astype(float)
     shares = np.array([0.5, 0.3, 0.2])
-    possible = Possible(np.full((3, 3), -3.0), np.full((3, 3), 3.0), shares if known else None)
+    possible = Possible(
+        np.full((3, 3), -3.0), np.full((3, 3), 3.0), shares if known else None
+    )
     rows = (values, shares[y] / np.bincount(y)[y], y) if known else (values,)
 
     for standing in ranked(*rows, possible=possible).standings:
         assert -3 <= standing.interval[0] <= standing.mean <= standing.interval[1] <= 3
-        assert standing.behind_interval[0] <= standing.behind <= standing.behind_interval[1]
+        assert (
+            standing.behind_interval[0]
+            <= standing.behind
+            <= standing.behind_interval[1]
+        )
 
 
 def test_a_class_without_rows_varies_over_all_its_possible_values():
-    possible = Possible(np.array([[0.0], [-10.0]]), np.array([[1.0], [5.0]]), np.array([0.9, 0.1]))
+    possible = Possible(
+        np.array([[0.0], [-10.0]]), np.array([[1.0], [5.0]]), np.array([0.9, 0.1])
+    )
     low, high = (
         ranked(np.ones((50, 1)), None, np.zeros(50, dtype=int), possible=possible)
         .standings[0]
@@ -161,7 +188,12 @@ def test_who_leads_who_earns_the_same_and_who_is_next(values, expected):
     """Who earned the same on every row is no runner-up; of equal means the first leads."""
     ranking = ranked(np.array(values, dtype=float))
 
-    assert (ranking.best, ranking.same, ranking.runner_up, ranking.differing) == expected
+    assert (
+        ranking.best,
+        ranking.same,
+        ranking.runner_up,
+        ranking.differing,
+    ) == expected
     assert not ranking.significant
     assert all(ranking.standings[j].behind_interval == (0, 0) for j in ranking.same)
 
@@ -205,7 +237,9 @@ def test_rows_without_weight_are_none():
 
 def labelled(healthy, ill, **changes):
     y = np.repeat([0, 1], [healthy, ill])
-    return LabelledRows(y, changes.pop("B", B), **({"shares": np.array([0.9, 0.1])} | changes))
+    return LabelledRows(
+        y, changes.pop("B", B), **({"shares": np.array([0.9, 0.1])} | changes)
+    )
 
 
 def two_ways(rows):
@@ -287,7 +321,9 @@ def test_intervals_cover_the_true_benefit(n, share, ratio, priors):
         standings = contest(choices, rows).standings
         for standing in standings:
             benefit.append(standing.interval[0] <= truth <= standing.interval[1])
-            behind.append(standing.behind_interval[0] <= 0 <= standing.behind_interval[1])
+            behind.append(
+                standing.behind_interval[0] <= 0 <= standing.behind_interval[1]
+            )
 
     assert np.mean(benefit) >= 0.93
     assert np.mean(behind) >= 0.93
@@ -306,7 +342,9 @@ def test_doubts_name_the_classes():
     dominated = labelled(200, 1, B=np.array([[0.0, -1.0], [1.0, 1.0]]))
     assert doubts(dominated, CLASSES, 1.0)[0].startswith("action 'healthy'")
     many = doubts(
-        LabelledRows(np.repeat(np.arange(50), 2), np.eye(50), np.full(50, 0.02)), range(50), 1.0
+        LabelledRows(np.repeat(np.arange(50), 2), np.eye(50), np.full(50, 0.02)),
+        range(50),
+        1.0,
     )
     assert len(many) == 21
     assert many[-1].startswith("30 more classes")

@@ -10,7 +10,13 @@ import pytest
 from payoff.decisions.benefit import decide
 from payoff.decisions.folds import stratified_folds
 from payoff.decisions.rule_ranking import LabelledRows, doubts
-from payoff.decisions.rules import HeldOutRows, apply_rules, beta_delta, hierarchical, same_for_all
+from payoff.decisions.rules import (
+    HeldOutRows,
+    apply_rules,
+    beta_delta,
+    hierarchical,
+    same_for_all,
+)
 from payoff.decisions.threshold import HoldoutScores, decide_by_threshold
 from tests.reference import decisions as reference
 
@@ -42,11 +48,15 @@ def test_two_classes_and_actions_have_thresholds():
 def test_the_cut_of_each_fold_is_the_best_on_all_other_folds():
     """The rows of the fold do not take part."""
     held_out = rows(n=60)
-    chosen = {rule.rule: rule for rule in apply_rules(held_out, BINARY)}["threshold_holdout"]
+    chosen = {rule.rule: rule for rule in apply_rules(held_out, BINARY)}[
+        "threshold_holdout"
+    ]
 
     for fold in range(5):
         inside = held_out.fold != fold
-        cut, _ = HoldoutScores(held_out.scores[inside, 1], held_out.y[inside]).best(BINARY)
+        cut, _ = HoldoutScores(held_out.scores[inside, 1], held_out.y[inside]).best(
+            BINARY
+        )
         expected = decide_by_threshold(held_out.scores[~inside, 1], cut)
         assert (chosen.choice[~inside] == expected).all()
     assert chosen.cross_validated
@@ -63,11 +73,17 @@ def test_a_cut_by_matrices_of_rows_is_requested_only_as_the_number_that_decides_
     cases = (held_out, matrices), (held_out, turned), (corrected, matrices)
     by_cut = [apply_rules(*case)[-1] for case in cases]
 
-    assert [rule.request and rule.request["rule"] for rule in by_cut] == ["threshold", None, None]
+    assert [rule.request and rule.request["rule"] for rule in by_cut] == [
+        "threshold",
+        None,
+        None,
+    ]
     assert by_cut[0].request["threshold"] == by_cut[1].figures["threshold"]
     for B, count in ((matrices, 0), (turned, 1)):
         labelled = LabelledRows(held_out.y, B, np.full(2, 0.5))
-        warnings = [text for text in doubts(labelled, ("a", "b"), 1.0) if "BELOW" in text]
+        warnings = [
+            text for text in doubts(labelled, ("a", "b"), 1.0) if "BELOW" in text
+        ]
         assert len(warnings) == count
 
 
@@ -97,10 +113,14 @@ def test_posteriors_and_scores_are_kept_apart():
     priors = np.array([0.8, 0.2])
     by_name = {
         r.rule: r
-        for r in apply_rules(HeldOutRows(corrected, base.P, base.y, base.fold, priors), BINARY)
+        for r in apply_rules(
+            HeldOutRows(corrected, base.P, base.y, base.fold, priors), BINARY
+        )
     }
 
-    assert (by_name["expected_benefit"].choice == decide(corrected, BINARY).choice).all()
+    assert (
+        by_name["expected_benefit"].choice == decide(corrected, BINARY).choice
+    ).all()
     best, _ = HoldoutScores(base.P[:, 1], base.y).best(BINARY, priors)
     assert by_name["threshold_holdout"].figures["threshold"] == best.value
 
@@ -108,7 +128,9 @@ def test_posteriors_and_scores_are_kept_apart():
 def test_one_action_for_all_is_the_best_column():
     assert same_for_all(4, WIDE, np.array([0.5, 0.5])).choice.tolist() == [2, 2, 2, 2]
     assert same_for_all(1, WIDE, np.array([0.0, 1.0])).figures == {"action": 0}
-    assert same_for_all(1, np.zeros((2, 2)), np.array([0.5, 0.5])).choice.tolist() == [0]
+    assert same_for_all(1, np.zeros((2, 2)), np.array([0.5, 0.5])).choice.tolist() == [
+        0
+    ]
 
 
 def problems(seed):
@@ -121,7 +143,13 @@ def problems(seed):
         P = rng.dirichlet(np.full(K, rng.choice([0.3, 1.0, 5.0])), 100)
         C_DD, C_HD, C_DH = 10.0 ** rng.uniform(-2, 2, 3)
         majority = int(rng.integers(K))
-        yield P, majority, C_DD, C_HD * (rng.random() < 0.95), C_DH * (rng.random() < 0.95)
+        yield (
+            P,
+            majority,
+            C_DD,
+            C_HD * (rng.random() < 0.95),
+            C_DH * (rng.random() < 0.95),
+        )
 
 
 def test_beta_delta_is_the_minimum_expected_cost():
@@ -137,7 +165,9 @@ def test_beta_delta_is_the_minimum_expected_cost():
         second = np.partition(cost, 1, axis=1)[:, 1]
         clear = second > cost.min(axis=1) * (1 + 1e-9) + 1e-9
         assert (answer.choice == cost.argmin(axis=1))[clear].all()
-        assert (answer.choice == reference.printed_beta_delta(P, majority, *costs))[clear].all()
+        assert (answer.choice == reference.printed_beta_delta(P, majority, *costs))[
+            clear
+        ].all()
         assert clear.mean() > 0.5 or 0 in costs
 
 
@@ -148,11 +178,29 @@ def test_beta_delta_is_the_minimum_expected_cost():
         # All three classes cost .75: the lowest index.
         ([0.25, 0.5, 0.25], 1, (1, 1, 1.5), 0, None),
         ([0.5, 0.25, 0.25], 0, (1, 1, 1.5), 0, None),
-        ([0.6, 0.3, 0.1], 0, (0, 1, 3), 1, {"beta": None, "delta": None, "threshold": 0.25}),
-        ([0.6, 0.3, 0.1], 0, (1, 2, 10), 1, {"beta": 11.0, "delta": 9.0}),  # the paper's
+        (
+            [0.6, 0.3, 0.1],
+            0,
+            (0, 1, 3),
+            1,
+            {"beta": None, "delta": None, "threshold": 0.25},
+        ),
+        (
+            [0.6, 0.3, 0.1],
+            0,
+            (1, 2, 10),
+            1,
+            {"beta": 11.0, "delta": 9.0},
+        ),  # the paper's
         ([0.6, 0.3, 0.1], 0, (0, 0, 0), 1, {"beta": None, "delta": None}),
         # Beta overflows.
-        ([0.5, 0.3, 0.2], 0, (1e-300, 1e100, 1.1e100), 1, {"beta": None, "delta": None}),
+        (
+            [0.5, 0.3, 0.2],
+            0,
+            (1e-300, 1e100, 1.1e100),
+            1,
+            {"beta": None, "delta": None},
+        ),
     ],
 )
 def test_beta_delta_of_one_row(P, majority, costs, choice, figures):
@@ -173,14 +221,18 @@ def test_hierarchical_calls_a_tie_the_minority_and_its_likeliest_class():
         majority = int(rng.integers(3))
         H, D = counts[majority], np.delete(counts, majority)
         # In every other trial the costs make a tie: C_DH P(D) = C_HD P(H).
-        C_HD, C_DH = (int(D.sum()), int(H)) if trial % 2 else rng.integers(1, 10, 2).tolist()
+        C_HD, C_DH = (
+            (int(D.sum()), int(H)) if trial % 2 else rng.integers(1, 10, 2).tolist()
+        )
         ties += C_DH * D.sum() == C_HD * H
         likeliest = np.delete(np.arange(3), majority)[D.argmax()]
         expected = likeliest if C_DH * D.sum() >= C_HD * H else majority
         P = (counts / counts.sum())[None]
 
         assert hierarchical(P, majority, C_HD, C_DH).choice.tolist() == [expected]
-        assert hierarchical(P, majority, C_HD / 10, C_DH / 10).choice.tolist() == [expected]
+        assert hierarchical(P, majority, C_HD / 10, C_DH / 10).choice.tolist() == [
+            expected
+        ]
 
     assert ties >= 2_500
 
@@ -196,7 +248,9 @@ def test_without_c_dd_the_rule_is_hierarchical_and_says_so():
 
     assert "C_DD is 0" in answer.warnings[0]
     assert answer.choice.tolist() == hierarchical(P, 2, 1, 3).choice.tolist()
-    np.testing.assert_allclose(cost[np.arange(500), answer.choice], cost.min(axis=1), rtol=1e-12)
+    np.testing.assert_allclose(
+        cost[np.arange(500), answer.choice], cost.min(axis=1), rtol=1e-12
+    )
 
 
 def test_free_errors_are_defined_and_warned_about():
@@ -209,12 +263,18 @@ def test_free_errors_are_defined_and_warned_about():
         ((1, 4), 0.2, [0, 0, 2], ""),
     ):
         answer = hierarchical(P, 0, *costs)
-        assert (answer.figures["threshold"], answer.choice.tolist()) == (threshold, choice)
+        assert (answer.figures["threshold"], answer.choice.tolist()) == (
+            threshold,
+            choice,
+        )
         assert len(answer.warnings) == bool(warning)
         assert warning in "".join(answer.warnings)
 
     nothing_costs = beta_delta(P, 0, 0, 0, 0)
-    assert (nothing_costs.choice.tolist(), len(nothing_costs.warnings)) == ([1, 1, 2], 2)
+    assert (nothing_costs.choice.tolist(), len(nothing_costs.warnings)) == (
+        [1, 1, 2],
+        2,
+    )
     majority_is_free = beta_delta(P, 0, 1, 1, 0)
     assert majority_is_free.choice.tolist() == [0, 0, 0]
     assert "C_DH is 0" in majority_is_free.warnings[0]

@@ -9,7 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from payoff.decisions.benefit import decide, irrelevance
-from payoff.decisions.threshold import HoldoutScores, decide_by_threshold, posterior_threshold
+from payoff.decisions.threshold import (
+    HoldoutScores,
+    decide_by_threshold,
+    posterior_threshold,
+)
 from payoff.errors import Invalid
 from tests.reference import decisions as reference
 
@@ -31,7 +35,9 @@ def test_equal_to_the_expected_benefits_for_matrices_of_all_signs():
         turned += cut.above == 0
         constant += bool(irrelevance(B))
 
-        assert decide_by_threshold(p1, cut).tolist() == decide(both(p1), B).choice.tolist()
+        assert (
+            decide_by_threshold(p1, cut).tolist() == decide(both(p1), B).choice.tolist()
+        )
         assert math.isfinite(cut.value)
 
     assert turned > 3_000
@@ -52,7 +58,9 @@ def test_exact_ties_are_decided_alike_and_a_cut_outside_0_1_warns(cells, sixteen
     inside = cut.value is not None and 0 < cut.value < 1
 
     if all(isinstance(cell, int) for cell in cells):
-        assert decide_by_threshold(p1, cut).tolist() == decide(both(p1), B).choice.tolist()
+        assert (
+            decide_by_threshold(p1, cut).tolist() == decide(both(p1), B).choice.tolist()
+        )
     assert inside is (not irrelevance(B))
     assert bool(cut.warnings) is (not inside or cut.above == 0)
 
@@ -70,8 +78,15 @@ def test_the_dominating_action_is_named(B, better):
     cut = posterior_threshold(B, ["wait", "go"])
     assert f"action {['wait', 'go'][better]!r} is at least as good" in cut.warnings[0]
     if B[1, 1] - B[1, 0] == B[0, 1] - B[0, 0]:
-        assert (cut.value, cut.above, cut.below, len(cut.warnings)) == (None, better, better, 1)
-    best, benefit = HoldoutScores(np.array([0.1, 0.2, 0.6, 0.7]), np.array([0, 1, 0, 1])).best(B)
+        assert (cut.value, cut.above, cut.below, len(cut.warnings)) == (
+            None,
+            better,
+            better,
+            1,
+        )
+    best, benefit = HoldoutScores(
+        np.array([0.1, 0.2, 0.6, 0.7]), np.array([0, 1, 0, 1])
+    ).best(B)
     assert (best.value, best.above, best.below) == (None, better, better)
     assert benefit == B[:, better].mean()
 
@@ -96,12 +111,18 @@ def test_the_best_cut_is_the_best_of_all_in_exact_arithmetic():
     rng = np.random.default_rng(2)
     for trial in range(1_500):
         scores, y = holdout(rng, int(rng.integers(0, 30)))
-        B = rng.normal(size=(2, 2)) if trial % 3 == 0 else rng.integers(-3, 4, (2, 2)).astype(float)
+        B = (
+            rng.normal(size=(2, 2))
+            if trial % 3 == 0
+            else rng.integers(-3, 4, (2, 2)).astype(float)
+        )
         if trial % 3 == 2:
             B = np.diag(np.diag(B))
         priors = rng.dirichlet(np.ones(2)) if trial % 6 == 0 else None
         cut, benefit = HoldoutScores(scores, y).best(B, priors)
-        best, decisions = reference.best_decisions(scores.tolist(), y.tolist(), B, priors)
+        best, decisions = reference.best_decisions(
+            scores.tolist(), y.tolist(), B, priors
+        )
 
         assert benefit == pytest.approx(float(best), abs=1e-12)
         if not irrelevance(B):
@@ -115,8 +136,12 @@ def test_the_cut_lies_midway_between_scores_or_just_outside():
     assert ordered.best(np.eye(2))[0].value == pytest.approx(0.4)
     assert ordered.best(-np.eye(2))[0].value == pytest.approx(0.4)
     misled = HoldoutScores(scores, 1 - y)
-    assert misled.best(np.array([[1.0, 0.0], [0.0, 5.0]]))[0].value == math.nextafter(0.1, -1)
-    assert misled.best(np.array([[5.0, 0.0], [0.0, 1.0]]))[0].value == math.nextafter(0.7, 1)
+    assert misled.best(np.array([[1.0, 0.0], [0.0, 5.0]]))[0].value == math.nextafter(
+        0.1, -1
+    )
+    assert misled.best(np.array([[5.0, 0.0], [0.0, 1.0]]))[0].value == math.nextafter(
+        0.7, 1
+    )
 
 
 def test_the_curve_is_the_mean_benefit_at_every_threshold():
@@ -160,9 +185,14 @@ def test_cuts_for_cases_with_matrices_of_their_own(seed):
 
     cut, benefit = scores.best(B, priors)
     assert earned(cut) == pytest.approx(benefit, abs=1e-12)
-    tried = [earned(replace(cut, value=value)) for value in (-1.0, 0.1, 0.3, 0.5, 0.7, 0.9, 2.0)]
+    tried = [
+        earned(replace(cut, value=value))
+        for value in (-1.0, 0.1, 0.3, 0.5, 0.7, 0.9, 2.0)
+    ]
     assert benefit == pytest.approx(max(tried), abs=1e-12)
     thresholds, curve = scores.curve(B, 11, priors)
-    assert curve == pytest.approx([earned(replace(cut, value=t)) for t in thresholds], abs=1e-12)
+    assert curve == pytest.approx(
+        [earned(replace(cut, value=t)) for t in thresholds], abs=1e-12
+    )
     equal = scores.curve(np.broadcast_to(B[0], B.shape), 11, priors)[1]
     assert equal == pytest.approx(scores.curve(B[0], 11, priors)[1], abs=1e-12)

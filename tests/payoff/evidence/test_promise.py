@@ -8,7 +8,14 @@ import pytest
 from payoff.evidence.intervals import Mean, PromiseSums, promise_interval, risk
 from payoff.evidence.sequence import Sequence
 from tests.effort import THOROUGH
-from tests.payoff.evidence.worlds import NULLS, WORLDS, coverage, draw, promise_of, wrong_sequences
+from tests.payoff.evidence.worlds import (
+    NULLS,
+    WORLDS,
+    coverage,
+    draw,
+    promise_of,
+    wrong_sequences,
+)
 from tests.reference.evidence import sum_distribution
 
 STREAMS, SIZES = (2000, (30, 100, 300, 1000)) if THOROUGH else (100, (100, 400))
@@ -46,7 +53,11 @@ def test_the_ends_reject_the_sum_at_2_5_percent_each_exactly():
             shifted = _of_mean(P, payoffs, end * 80)
             distribution = sum_distribution(shifted, payoffs, 241)
             place = round(240 - 3 * lost)
-            beyond = distribution[place + 1 :].sum() if tail > 0 else distribution[:place].sum()
+            beyond = (
+                distribution[place + 1 :].sum()
+                if tail > 0
+                else distribution[:place].sum()
+            )
             assert beyond + distribution[place] / 2 == pytest.approx(0.025, abs=0.006)
 
 
@@ -68,8 +79,16 @@ def _of_mean(P, payoffs, total):
 @pytest.mark.parametrize(
     ("world", "n", "reason"),
     [
-        ("very rare losses", 30, "too few cases for outcomes as rare and as large as these"),
-        ("very rare losses", 100, "too few cases for outcomes as rare and as large as these"),
+        (
+            "very rare losses",
+            30,
+            "too few cases for outcomes as rare and as large as these",
+        ),
+        (
+            "very rare losses",
+            100,
+            "too few cases for outcomes as rare and as large as these",
+        ),
         ("coins", 29, "fewer than 30 cases with known truth"),
     ],
 )
@@ -93,7 +112,9 @@ def test_what_the_model_excludes_still_counts_when_it_occurs():
 
 
 @pytest.mark.parametrize("days", [2, 4, 12, 40])
-@pytest.mark.parametrize("world", ["loans, days move by .15", "loans, days move by .25"])
+@pytest.mark.parametrize(
+    "world", ["loans, days move by .15", "loans, days move by .25"]
+)
 def test_days_that_differ_are_no_false_alarm(world, days):
     """Without the variance of days, 9 to 14 of 100 streams were false alarms."""
     streams = 2000 if THOROUGH else 300
@@ -130,7 +151,9 @@ def test_the_order_and_the_parts_do_not_matter():
 
     in_order, in_parts = promise_interval(ordered), promise_interval(parts)
     expected = in_order.low, in_order.high, in_order.day_inflation
-    assert (in_parts.low, in_parts.high, in_parts.day_inflation) == pytest.approx(expected)
+    assert (in_parts.low, in_parts.high, in_parts.day_inflation) == pytest.approx(
+        expected
+    )
 
 
 @pytest.mark.parametrize("amount", [1.0, -2.5, 0.1 + 0.2, -30.0, 1e100, 1e-30])
@@ -151,7 +174,9 @@ def test_rounding_of_cases_without_risk_hides_no_others():
     plain, mixed = PromiseSums(), PromiseSums()
     for sums, difference in ((plain, 0.0), (mixed, 1e-16)):
         sums.compare(
-            np.append(differences, np.full(50, difference)), risk(*with_certain(P, payoffs)), 0
+            np.append(differences, np.full(50, difference)),
+            risk(*with_certain(P, payoffs)),
+            0,
         )
 
     assert promise_interval(mixed) == promise_interval(plain)
@@ -174,7 +199,9 @@ def test_the_unit_of_money_does_not_matter(world, power):
     plain_sums, scaled_sums, mixed = PromiseSums(), PromiseSums(), PromiseSums()
     for day, rows in enumerate(np.array_split(np.arange(4200), 12)):
         plain_sums.compare(differences[rows], risk(P[rows], payoffs[rows]), day)
-        scaled_sums.compare(differences[rows] * unit, risk(P[rows], payoffs[rows] * unit), day)
+        scaled_sums.compare(
+            differences[rows] * unit, risk(P[rows], payoffs[rows] * unit), day
+        )
         mixed.compare(
             differences[rows] * unit ** (day % 2),
             risk(P[rows], payoffs[rows] * unit ** (day % 2)),
@@ -183,7 +210,9 @@ def test_the_unit_of_money_does_not_matter(world, power):
 
     plain, scaled = promise_interval(plain_sums), promise_interval(scaled_sums)
     ends = np.array([plain.mean, plain.low, plain.high])
-    assert [scaled.mean, scaled.low, scaled.high] == pytest.approx(ends * unit, rel=1e-9)
+    assert [scaled.mean, scaled.low, scaled.high] == pytest.approx(
+        ends * unit, rel=1e-9
+    )
     assert (scaled.dispersion, scaled.day_inflation) == pytest.approx(
         (plain.dispersion, plain.day_inflation)
     )

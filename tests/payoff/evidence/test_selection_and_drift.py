@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 from scipy.stats import binom, chi2, chi2_contingency, false_discovery_control, ks_2samp
 
-from payoff.evidence.drift import category_change, drifted, histogram_change, holm, odds_change
+from payoff.evidence.drift import (
+    category_change,
+    drifted,
+    histogram_change,
+    holm,
+    odds_change,
+)
 from payoff.evidence.intervals import Mean, MeanSums, wilson
 from payoff.evidence.truths import AlikeDecisions, Selection, known_shares, payoff_range
 from tests.reference.evidence import known_moments
@@ -70,7 +76,8 @@ def drawn_groups(rng, groups, size, actions, share):
     cases = rng.multinomial(size, np.full(actions, 1 / actions), size=groups)
     g, a = np.indices(cases.shape)
     return [
-        group(*of_group) for of_group in zip(rng.binomial(cases, share(g, a)), cases, strict=True)
+        group(*of_group)
+        for of_group in zip(rng.binomial(cases, share(g, a)), cases, strict=True)
     ]
 
 
@@ -100,7 +107,9 @@ def test_no_selection_is_found_in_one_of_a_hundred_even_worlds(
 
 
 @pytest.mark.parametrize("groups", [1, 10, 300])
-def test_selection_is_detected_in_groups_of_any_size_and_what_cancels_out_in_large_ones(groups):
+def test_selection_is_detected_in_groups_of_any_size_and_what_cancels_out_in_large_ones(
+    groups,
+):
     rng = np.random.default_rng(2)
     for size, share in (
         (groups, lambda _g, a: 0.4 + 0.2 * a),
@@ -121,7 +130,9 @@ def test_the_distance_of_distributions_is_that_of_kolmogorov_and_smirnov():
     rng = np.random.default_rng(2)
     before, after = rng.normal(size=3000), rng.normal(0.1, size=2000)
     numbers = np.unique(np.concatenate((before, after)))
-    change = histogram_change(*(np.isin(numbers, side).astype(int) for side in (before, after)))
+    change = histogram_change(
+        *(np.isin(numbers, side).astype(int) for side in (before, after))
+    )
     twin = ks_2samp(before, after, method="asymp")
 
     assert change.ks == pytest.approx(twin.statistic)
@@ -135,14 +146,18 @@ def test_psi_by_deciles_and_by_categories():
     p, q = (np.repeat([0.1], 10), np.repeat([0.18, 0.02], 5))
     assert moved.psi == pytest.approx(((q - p) * np.log(q / p)).sum(), rel=0.02)
     words = category_change(np.array([500, 500]), np.array([800, 200]))
-    assert words.psi == pytest.approx(0.3 * np.log(0.8 / 0.5) - 0.3 * np.log(0.2 / 0.5), rel=0.02)
+    assert words.psi == pytest.approx(
+        0.3 * np.log(0.8 / 0.5) - 0.3 * np.log(0.2 / 0.5), rel=0.02
+    )
     assert words.ks is None
     assert drifted(words, words.p_value)
     assert not drifted(words, 0.06)
 
 
 def test_holm_adjusts_in_order():
-    assert holm(np.array([0.01, 0.04, 0.03])).tolist() == pytest.approx([0.03, 0.06, 0.06])
+    assert holm(np.array([0.01, 0.04, 0.03])).tolist() == pytest.approx(
+        [0.03, 0.06, 0.06]
+    )
     assert holm(np.array([])).tolist() == []
     p = np.random.default_rng(3).random(20)
     assert (holm(p) >= false_discovery_control(p) - 1e-12).all()
@@ -168,7 +183,9 @@ def test_means_of_skewed_differences_hold():
 def test_equal_differences_have_no_skewness_of_rounding(value):
     sums = MeanSums()
     sums.add(np.full(31, value))
-    assert sums.mean().low == sums.mean().high == sums.mean().mean == pytest.approx(value)
+    assert (
+        sums.mean().low == sums.mean().high == sums.mean().mean == pytest.approx(value)
+    )
 
 
 @pytest.mark.parametrize("sizes", [(100, 5_000), (2_000, 2_000)])
@@ -177,7 +194,8 @@ def test_many_rare_categories_are_no_change(sizes):
     shares = 1 / np.arange(1, 2_001)
     shares /= shares.sum()
     p_values = [
-        category_change(*(rng.multinomial(n, shares) for n in sizes)).p_value for _ in range(200)
+        category_change(*(rng.multinomial(n, shares) for n in sizes)).p_value
+        for _ in range(200)
     ]
     assert 0.02 < np.mean(np.array(p_values) < 0.05) < 0.07
 
@@ -224,7 +242,9 @@ def test_the_p_value_of_an_interval(interval, expected):
 def test_a_small_sample_to_train_on_is_no_change(shares, rows, n):
     rng = np.random.default_rng(1)
     p_values = [
-        category_change(rng.multinomial(n, shares), rng.multinomial(rows, shares)).p_value
+        category_change(
+            rng.multinomial(n, shares), rng.multinomial(rows, shares)
+        ).p_value
         for _ in range(400)
     ]
     assert np.mean(np.array(p_values) < 0.05) < 0.065
@@ -233,7 +253,9 @@ def test_a_small_sample_to_train_on_is_no_change(shares, rows, n):
 def test_a_change_of_shares_is_found_and_measured():
     counts, trained = np.array([180, 1_820]), np.array([400, 1_600])
     assert category_change(counts, trained).p_value < 1e-6
-    assert odds_change(counts, trained) == pytest.approx(400 / 1_600 * 1_820 / 180, rel=0.01)
+    assert odds_change(counts, trained) == pytest.approx(
+        400 / 1_600 * 1_820 / 180, rel=0.01
+    )
     assert odds_change(np.array([500, 500]), np.array([50, 50])) == 1
 
 
@@ -242,4 +264,6 @@ def test_the_interval_of_a_share_holds_where_all_cases_are_equal_too(share):
     for n in (30, 100, 1000):
         counts = np.arange(n + 1)
         low, high = wilson(counts / n, n)
-        assert binom.pmf(counts, n, share)[(low <= share) & (share <= high)].sum() > 0.92
+        assert (
+            binom.pmf(counts, n, share)[(low <= share) & (share <= high)].sum() > 0.92
+        )

@@ -37,7 +37,9 @@ def moved(P, moves, spread):
     """Probabilities (n, 2) of days that move by `moves` (n,) on the probit scale, and have the mean
     P over all days.
     """
-    share = ndtr(ndtri(np.clip(P[:, 1], 1e-12, 1 - 1e-12)) * np.sqrt(1 + spread**2) + moves)
+    share = ndtr(
+        ndtri(np.clip(P[:, 1], 1e-12, 1 - 1e-12)) * np.sqrt(1 + spread**2) + moves
+    )
     return np.column_stack((1 - share, share))
 
 
@@ -61,7 +63,13 @@ WORLDS = {
     "loans, days move by .15": (UNLIKELY, LOAN, 0.0, None, 0.15),
     "loans, days move by .25": (UNLIKELY, LOAN, 0.0, None, 0.25),
     "losses twice as frequent, days move by .25": (RARE, FRAUD, 0.0, (1.0, 2.0), 0.25),
-    "a quarter more bad loans, days move by .25": (UNLIKELY, LOAN, 0.0, (1.0, 1.25), 0.25),
+    "a quarter more bad loans, days move by .25": (
+        UNLIKELY,
+        LOAN,
+        0.0,
+        (1.0, 1.25),
+        0.25,
+    ),
 }
 
 
@@ -85,7 +93,11 @@ def draw(world, rng, n, days=1):
         real = truth * real + (1 - truth) / P.shape[1]
     choice = np.einsum("nk,nka->na", P, M).argmax(axis=1)
     payoffs = M[rows, :, choice]
-    y = (rng.random(n)[:, None] > real.cumsum(axis=1)).sum(axis=1).clip(max=P.shape[1] - 1)
+    y = (
+        (rng.random(n)[:, None] > real.cumsum(axis=1))
+        .sum(axis=1)
+        .clip(max=P.shape[1] - 1)
+    )
     expected = (P * payoffs).sum(axis=1)
     mean = float(((real * payoffs).sum(axis=1) - expected).mean())
     return payoffs[rows, y] - expected, P, payoffs, mean

@@ -43,7 +43,10 @@ def test_it_is_the_winner_fitted_on_all_rows():
         model.posterior(X), Logistic(random_state=0).fit(X, y).posterior(X)
     )
     assert [one.kind for one in model.tried_] == ["cost_naive_bayes", "logistic"]
-    assert model.tried_[1].score > model.tried_[0].score + 3 * model.tried_[0].standard_error
+    assert (
+        model.tried_[1].score
+        > model.tried_[0].score + 3 * model.tried_[0].standard_error
+    )
     np.testing.assert_array_equal(
         pickle.loads(pickle.dumps(model)).posterior(X), model.posterior(X)
     )
@@ -114,7 +117,9 @@ def test_a_candidate_that_breaks_down_is_left_out(monkeypatch, error):
     np.testing.assert_array_equal(
         model.posterior(X), CostNaiveBayes(random_state=0).fit(X, y).posterior(X)
     )
-    bayes, logistic = json.loads(json.dumps(model.findings([]), allow_nan=False))["candidates"]
+    bayes, logistic = json.loads(json.dumps(model.findings([]), allow_nan=False))[
+        "candidates"
+    ]
     assert (logistic["kind"], logistic["score"], logistic["standard_error"]) == (
         "logistic",
         None,
@@ -152,7 +157,9 @@ PRICES = [0.0, 10, 10, 10, 10, 10]
 STAKES = np.array([[0.0, -100], [-100, 0]])
 PRICED = (
     ForestChain(n_estimators=8),
-    RandomForest(n_estimators=8, max_features=None, min_samples_leaf=1, calibration="sigmoid"),
+    RandomForest(
+        n_estimators=8, max_features=None, min_samples_leaf=1, calibration="sigmoid"
+    ),
     FreeForest(n_estimators=4),
 )
 
@@ -172,7 +179,11 @@ def test_with_prices_the_best_learner_that_asks_is_taken():
         feature_costs=PRICES, benefits=STAKES, categorical_features=[0], random_state=0
     ).fit(X, y)
 
-    assert [one.kind for one in model.tried_] == ["forest_chain", "random_forest", "nothing"]
+    assert [one.kind for one in model.tried_] == [
+        "forest_chain",
+        "random_forest",
+        "nothing",
+    ]
     assert model.chosen_ == "random_forest"
     assert model.acquires
     assert model.asker.experience_ is not None
@@ -197,7 +208,9 @@ def test_the_score_with_prices_is_what_unseen_rows_earn_less_what_they_pay():
         forest = RandomForest(**PRICED[1].get_params() | {"random_state": 0})
         forest.fit(X[inside], y[inside])
         forest.learn_stops(X[inside], y[inside], Prices.of(PRICES))
-        P, paid = while_worth(forest, X[outside], Prices.of(PRICES), matrices.mean(axis=0))
+        P, paid = while_worth(
+            forest, X[outside], Prices.of(PRICES), matrices.mean(axis=0)
+        )
         own = matrices[outside]
         gains[outside] = row_benefits(y[outside], decide(P, own).choice, own) - paid
     assert model.tried_[1].score == pytest.approx(gains.mean())
@@ -227,10 +240,18 @@ def test_a_large_table_is_compared_by_some_of_its_rows(monkeypatch):
 
 def test_with_prices_over_http_it_asks(service):
     """The card has the comparison; the first candidate is always tried."""
-    order = {"model": "priced", "learner": {"kind": "auto", "max_seconds": 1e-9}, "holdout": 0}
+    order = {
+        "model": "priced",
+        "learner": {"kind": "auto", "max_seconds": 1e-9},
+        "holdout": 0,
+    }
     trained(
         service,
-        {**order, "data": two_class_rows(60), "feature_costs": {"age": 1, "pulse": 2, "pain": 3}},
+        {
+            **order,
+            "data": two_class_rows(60),
+            "feature_costs": {"age": 1, "pulse": 2, "pain": 3},
+        },
     )
     card = service.get("/models/priced/versions/1").json()
     assert card["learner"]["kind"] == "auto"
@@ -238,7 +259,9 @@ def test_with_prices_over_http_it_asks(service):
     assert card["fitted"]["chain"]
     kinds = [one["kind"] for one in card["fitted"]["candidates"]]
     assert kinds == ["forest_chain", "random_forest", "budget_forest", "nothing"]
-    asked = service.post("/acquire", json={"model": "priced", "known": {"age": 70.0}}).json()
+    asked = service.post(
+        "/acquire", json={"model": "priced", "known": {"age": 70.0}}
+    ).json()
     assert asked["status"] in {"acquire", "decided"}
 
 
@@ -254,7 +277,9 @@ def test_of_numbers_the_regressor_with_the_least_squared_error_answers():
     unseen = np.empty(90)
     for number in range(3):
         inside = fold != number
-        forest = RandomForest(task="regression", random_state=0).fit(X[inside], y[inside])
+        forest = RandomForest(task="regression", random_state=0).fit(
+            X[inside], y[inside]
+        )
         unseen[~inside] = forest.values(X[~inside])
     assert model.tried_[0].score == pytest.approx(-np.square(y - unseen).mean())
     found = json.loads(json.dumps(model.findings([]), allow_nan=False))
@@ -269,9 +294,21 @@ def test_labels_that_are_numbers_are_regressed_over_http(service):
     """With prices by the learner that asks for features."""
     rng = np.random.default_rng(1)
     X = rng.normal(size=(60, 2)).round(2)
-    numbers = {"features": ["a", "b"], "rows": X.tolist(), "labels": (X.sum(axis=1) * 1.5).tolist()}
-    order = {"model": "numbers", "learner": {"kind": "auto"}, "data": numbers, "holdout": 0}
-    for more, kind in (({}, "auto"), ({"feature_costs": {"a": 1, "b": 2}}, "cost_tree")):
+    numbers = {
+        "features": ["a", "b"],
+        "rows": X.tolist(),
+        "labels": (X.sum(axis=1) * 1.5).tolist(),
+    }
+    order = {
+        "model": "numbers",
+        "learner": {"kind": "auto"},
+        "data": numbers,
+        "holdout": 0,
+    }
+    for more, kind in (
+        ({}, "auto"),
+        ({"feature_costs": {"a": 1, "b": 2}}, "cost_tree"),
+    ):
         job = trained(service, order | more)
         card = service.get(f"/models/numbers/versions/{job['model']['version']}").json()
         assert (card["learner"]["kind"], card["classes"]) == (kind, None)

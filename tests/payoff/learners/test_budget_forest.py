@@ -12,7 +12,9 @@ def rows(n=400, seed=0):
     """Six features, of which 0 and 1 decide; 4 is a dear copy of 0 without noise, 5 is noise."""
     random = np.random.default_rng(seed)
     X = random.normal(size=(n, 6)).round(2)
-    y = (X[:, 0] + X[:, 1] + 0.3 * random.normal(size=n) > 0).astype(int) + (X[:, 2] > 1)
+    y = (X[:, 0] + X[:, 1] + 0.3 * random.normal(size=n) > 0).astype(int) + (
+        X[:, 2] > 1
+    )
     X[:, 4] = X[:, 0]
     return X, y
 
@@ -34,7 +36,9 @@ def test_the_budget_is_kept_on_validation_rows_and_bought_with_error():
 def test_a_forest_grown_again_keeps_to_the_budget(budget, dropped):
     """With few rows the forest is grown again from all of them: what it costs on these is told, and within."""
     X, y = rows()
-    model = BudgetForest(budget=budget, alpha=4, n_estimators=30, random_state=0).fit(X, y)
+    model = BudgetForest(budget=budget, alpha=4, n_estimators=30, random_state=0).fit(
+        X, y
+    )
     assert model.n_estimators_ == model.model_.n_trees > 0
     assert len(model.tradeoff_) - model.n_estimators_ == dropped
     assert model.cost_ <= budget
@@ -63,7 +67,9 @@ def test_alpha_and_the_number_of_trees_are_chosen_and_the_whole_path_is_kept():
     assert [(point.rule.alpha, point.trees) for point in model.tradeoff_] == [
         (alpha, trees) for alpha in ALPHAS for trees in range(1, MAX_TREES + 1)
     ]
-    best = min(model.tradeoff_, key=lambda point: (point.error, point.cost, point.trees))
+    best = min(
+        model.tradeoff_, key=lambda point: (point.error, point.cost, point.trees)
+    )
     assert (
         (model.alpha_, model.cost_exponent_),
         model.n_estimators_,
@@ -84,7 +90,11 @@ def test_what_is_dear_is_avoided_and_bought_where_the_budget_allows():
     thrifty = {"alpha": 0, "n_estimators": 10, "random_state": 0}
     for dear, cheap in ((4, 0), (0, 4)):
         costs = np.where(np.arange(6) == dear, 50, 1)
-        used = set(BudgetForest(feature_costs=costs, **thrifty).fit(X, y).model_.columns.tolist())
+        used = set(
+            BudgetForest(feature_costs=costs, **thrifty)
+            .fit(X, y)
+            .model_.columns.tolist()
+        )
         assert cheap in used
         assert dear not in used
     costs = np.array([100.0, 1, 1, 1, 100, 1])
@@ -96,7 +106,9 @@ def test_what_is_dear_is_avoided_and_bought_where_the_budget_allows():
     assert rich.cost_ <= 150
     assert {point.rule.exponent for point in rich.tradeoff_} == set(EXPONENTS)
     new, labels = rows(seed=1)
-    assert (rich.predict(new) == labels).mean() > (poor.predict(new) == labels).mean() + 0.1
+    assert (rich.predict(new) == labels).mean() > (
+        poor.predict(new) == labels
+    ).mean() + 0.1
 
 
 def test_too_few_rows_to_hold_any_out():

@@ -23,12 +23,18 @@ def test_an_amount_is_a_word_a_fraction_or_a_count():
         ]
         assert (checked, type(checked)) == (value, type(value))
     for value in ("all", 0, 0.0, 1.5, -1, True, [3], float("nan")):
-        assert "/max_features" in places({"kind": "random_forest", "max_features": value})
+        assert "/max_features" in places(
+            {"kind": "random_forest", "max_features": value}
+        )
 
 
 def test_all_flaws_are_named_at_once():
     """Each at its name, escaped as a JSON pointer; for an unknown kind the known ones are named."""
-    assert set(places({"kind": "logistic", "c": 1, "a/b~": 2, "C": -1})) == {"/c", "/a~1b~0", "/C"}
+    assert set(places({"kind": "logistic", "c": 1, "a/b~": 2, "C": -1})) == {
+        "/c",
+        "/a~1b~0",
+        "/C",
+    }
     for kind in (None, 3, "forest", ["logistic"]):
         assert "logistic" in places({"kind": kind})["/kind"]
 
@@ -37,22 +43,35 @@ def beyond(schema):
     """Values that a parameter with this schema does not take."""
     forms = schema.get("anyOf", [schema])
     types = {form.get("type") for form in forms}
-    low = [form[key] for form in forms for key in ("minimum", "exclusiveMinimum") if key in form]
+    low = [
+        form[key]
+        for form in forms
+        for key in ("minimum", "exclusiveMinimum")
+        if key in form
+    ]
     high = [form["maximum"] for form in forms if "maximum" in form]
     yield from ("no such word", [1], *([] if "null" in types else [None]))
     yield from (True, math.nan, math.inf) if types & {"integer", "number"} else ()
     yield from (1.5, 10.0) if "integer" in types and "number" not in types else ()
     yield from (10**400,) if "number" in types and "integer" not in types else ()
-    yield from (value for limit in low for value in (math.nextafter(limit, -math.inf), limit - 1))
     yield from (
-        value for limit in high for value in (math.nextafter(limit, math.inf), limit * 10 + 1)
+        value
+        for limit in low
+        for value in (math.nextafter(limit, -math.inf), limit - 1)
+    )
+    yield from (
+        value
+        for limit in high
+        for value in (math.nextafter(limit, math.inf), limit * 10 + 1)
     )
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_values_outside_the_documented_ranges_are_refused(kind):
     """Those of the schema, or of another type, at the parameter."""
-    for name, schema in request_of(KINDS[kind]).model_json_schema()["properties"].items():
+    for name, schema in (
+        request_of(KINDS[kind]).model_json_schema()["properties"].items()
+    ):
         if name not in (
             "kind",
             "majority",
@@ -65,7 +84,8 @@ def test_values_outside_the_documented_ranges_are_refused(kind):
 
 
 @pytest.mark.parametrize(
-    "outer", [{}, {"kind": "hierarchical_logistic", "first": {"kind": "benefit_logistic"}}]
+    "outer",
+    [{}, {"kind": "hierarchical_logistic", "first": {"kind": "benefit_logistic"}}],
 )
 def test_benefits_are_asked_for_where_they_are_needed(outer):
     """`benefit_logistic` does not train without a matrix, not inside another learner either."""
@@ -77,25 +97,35 @@ def test_benefits_are_asked_for_where_they_are_needed(outer):
 def test_a_learner_inside_a_learner_is_resolved_and_built():
     """Its defaults are filled in, its flaws carry the outer name, and the estimator gets an estimator."""
     asked = resolve({"kind": "hierarchical_logistic", "second": {"kind": "logistic"}})
-    assert asked.parameters["first"] == resolve({"kind": "kernel_logistic"}).model_dump()
-    assert asked.parameters["second"] == {"kind": "logistic", "C": 1.0, "calibration": "auto"}
+    assert (
+        asked.parameters["first"] == resolve({"kind": "kernel_logistic"}).model_dump()
+    )
+    assert asked.parameters["second"] == {
+        "kind": "logistic",
+        "C": 1.0,
+        "calibration": "auto",
+    }
     assert asked.build(random_state=5).second.random_state == 5
-    assert set(places({"kind": asked.kind, "second": {"kind": "logistic", "C": 0}})) == {
-        "/second/C"
-    }
-    assert set(places({"kind": asked.kind, "second": {"kind": "cost_naive_bayes"}})) == {
-        "/second/kind"
-    }
+    assert set(
+        places({"kind": asked.kind, "second": {"kind": "logistic", "C": 0}})
+    ) == {"/second/C"}
+    assert set(
+        places({"kind": asked.kind, "second": {"kind": "cost_naive_bayes"}})
+    ) == {"/second/kind"}
     assert set(places({"kind": asked.kind, "second": "logistic"})) == {"/second"}
 
 
 def test_a_label_is_the_class_itself_however_it_is_written():
     """1 and "1" are one class, also where an inner learner names it; what is no class is refused where it stands."""
     one = resolve({"kind": "kernel_logistic", "majority": "1"})
-    outer = resolve({"kind": "hierarchical_logistic", "majority": 2, "first": one.model_dump()})
+    outer = resolve(
+        {"kind": "hierarchical_logistic", "majority": 2, "first": one.model_dump()}
+    )
 
     assert one.naming([1, 2]).majority == 1
-    assert resolve(one.model_dump() | {"majority": 1}).naming(["1", "2"]).majority == "1"
+    assert (
+        resolve(one.model_dump() | {"majority": 1}).naming(["1", "2"]).majority == "1"
+    )
     named = outer.naming([1, 2])
     assert (named.majority, named.first.majority) == (2, 1)
     assert named.second == outer.second

@@ -23,7 +23,9 @@ def table(classes=2, n=240, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.normal(0, 2, (n, M))
     X[:, 1] = rng.integers(0, 5, n)
-    push = X[:, [0]] * np.linspace(-1, 1, classes) + (X[:, [1]] % 2) * np.linspace(0, 1.5, classes)
+    push = X[:, [0]] * np.linspace(-1, 1, classes) + (X[:, [1]] % 2) * np.linspace(
+        0, 1.5, classes
+    )
     y = (push + rng.gumbel(0, 1, push.shape)).argmax(axis=1)
     X[rng.random((n, M)) < GAPS] = np.nan
     return X, y
@@ -46,8 +48,12 @@ LEARNERS = {
     "cost_naive_bayes": CostNaiveBayes(categorical_features=[1]),
     "kernel_logistic": KernelLogistic(kernel="linear", categorical_features=[1]),
     "gradient_boosting": GradientBoosting(max_iter=20, categorical_features=[1]),
-    "random_forest": RandomForest(n_estimators=8, categorical_features=[1], random_state=0),
-    "budget_forest": BudgetForest(n_estimators=4, categorical_features=[1], random_state=0),
+    "random_forest": RandomForest(
+        n_estimators=8, categorical_features=[1], random_state=0
+    ),
+    "budget_forest": BudgetForest(
+        n_estimators=4, categorical_features=[1], random_state=0
+    ),
 }
 
 
@@ -72,13 +78,18 @@ def test_contributions_and_base_sum_to_the_score(name, classes, calibration):
         score = model.model_.linear.scores(X)[np.arange(len(X)), chosen]
     else:
         score = log_ratios(P, chosen)
-    np.testing.assert_allclose(found.base + found.values.sum(axis=1), score, atol=1e-9, rtol=0)
+    np.testing.assert_allclose(
+        found.base + found.values.sum(axis=1), score, atol=1e-9, rtol=0
+    )
 
 
 @pytest.mark.parametrize(
-    "name", ["logistic", "numbers", "cost_naive_bayes", "gradient_boosting", "random_forest"]
+    "name",
+    ["logistic", "numbers", "cost_naive_bayes", "gradient_boosting", "random_forest"],
 )
-def test_the_base_is_the_mean_score_of_training_and_an_unused_feature_contributes_nothing(name):
+def test_the_base_is_the_mean_score_of_training_and_an_unused_feature_contributes_nothing(
+    name,
+):
     X, y = table()
     X[:, 3] = 1.0
     model = (
@@ -99,12 +110,19 @@ def of_forest(forest, x, known):
 
     def goes(node):
         v = x[N.column[node]]
-        left = N.feature[node] >= MISSING_LEFT if np.isnan(v) else v <= N.threshold[node]
+        left = (
+            N.feature[node] >= MISSING_LEFT if np.isnan(v) else v <= N.threshold[node]
+        )
         return node + 1 if left else N.right[node]
 
-    parts = (lambda n: (n + 1, N.right[n]), lambda n: N.column[n], lambda n: float(N.cover[n]))
+    parts = (
+        lambda n: (n + 1, N.right[n]),
+        lambda n: N.column[n],
+        lambda n: float(N.cover[n]),
+    )
     each = [
-        expectation(root, known, goes, *parts, lambda n: N.value[N.share[n]]) for root in N.roots
+        expectation(root, known, goes, *parts, lambda n: N.value[N.share[n]])
+        for root in N.roots
     ]
     return np.mean(each, axis=0)
 
@@ -116,7 +134,9 @@ def of_boosting(boosting, x, known):
         [1, 0, 2, 3],
     )  # of the trees' columns, the category first
     raw = model._baseline_prediction[0].copy()
-    for k, tree in ((k, tree) for trees in model._predictors for k, tree in enumerate(trees)):
+    for k, tree in (
+        (k, tree) for trees in model._predictors for k, tree in enumerate(trees)
+    ):
         n, sets = tree.nodes, tree.raw_left_cat_bitsets
 
         def goes(node, n=n, sets=sets):
@@ -124,7 +144,9 @@ def of_boosting(boosting, x, known):
             if np.isnan(v):
                 left = n["missing_go_to_left"][node]
             elif n["is_categorical"][node]:
-                left = int(sets[n["bitset_idx"][node]][int(v) // 32]) >> (int(v) % 32) & 1
+                left = (
+                    int(sets[n["bitset_idx"][node]][int(v) // 32]) >> (int(v) % 32) & 1
+                )
             else:
                 left = v <= n["num_threshold"][node]
             return n["left" if left else "right"][node]
@@ -144,7 +166,9 @@ def of_boosting(boosting, x, known):
 def test_trees_give_shapley_values(kind, classes):
     X, y = table(classes, 240 if kind is GradientBoosting else 80)
     size = (
-        {"max_iter": 4, "calibration": "none"} if kind is GradientBoosting else {"n_estimators": 3}
+        {"max_iter": 4, "calibration": "none"}
+        if kind is GradientBoosting
+        else {"n_estimators": 3}
     )
     model = kind(**size, categorical_features=[1], random_state=0).fit(X, y)
     some, chosen = X[:12], np.arange(12) % classes

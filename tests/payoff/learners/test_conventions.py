@@ -83,13 +83,13 @@ VARIANTS = {
         {"n_estimators": 5, "task": "regression"},
     ],
 }
-LEARNERS = [made(name, **options) for name in KINDS for options in VARIANTS.get(name, [{}])]
+LEARNERS = [
+    made(name, **options) for name in KINDS for options in VARIANTS.get(name, [{}])
+]
 
 DRAWN = "rows are drawn, or dealt into folds, at random: a row of weight 2 and the row twice are not drawn alike"
 TOLERANCE = "the check compares to 1e-7, relative, what fits find that stop at gradients of 1e-6"
-ONE_COLUMN = (
-    "the check trains on classes; this estimator takes an indicator of 0 and 1, a column per label"
-)
+ONE_COLUMN = "the check trains on classes; this estimator takes an indicator of 0 and 1, a column per label"
 EXEMPT = dict.fromkeys(
     (
         "check_estimators_dtypes",
@@ -135,16 +135,25 @@ def test_scikit_learns_checks(estimator, check):
 def learner(name, task="classification", K=3, n=240):
     """A learner of this kind, not fitted, with a table for it."""
     options = (
-        {"chain": True} if task == "chain" else {"task": task} if len(KINDS[name].tasks) > 1 else {}
+        {"chain": True}
+        if task == "chain"
+        else {"task": task}
+        if len(KINDS[name].tasks) > 1
+        else {}
     )
     asked = resolve({"kind": name} | SMALL.get(name, {}) | options)
     kind = asked.estimator
-    X, y, categorical = (*drawn(n), (3,)) if kind.labels == "several" else mixed(n, K, 0)
+    X, y, categorical = (
+        (*drawn(n), (3,)) if kind.labels == "several" else mixed(n, K, 0)
+    )
     if task == "regression":
         y = np.nan_to_num(X[:, 1]) + y
     classes = list(range(K)) if kind.labels == "one" and task != "regression" else None
     model = asked.build(
-        categorical_features=list(categorical), benefits=np.eye(K), classes=classes, random_state=0
+        categorical_features=list(categorical),
+        benefits=np.eye(K),
+        classes=classes,
+        random_state=0,
     )
     return model, X, y
 
@@ -154,7 +163,10 @@ def answers(model, X):
         return model.posterior(X)
     distribution = model.distribution(X)
     return np.column_stack(
-        (model.values(X), *([] if distribution is None else distribution.quantiles([0.1, 0.9]).T))
+        (
+            model.values(X),
+            *([] if distribution is None else distribution.quantiles([0.1, 0.9]).T),
+        )
     )
 
 
@@ -175,9 +187,9 @@ def test_mixed_tables_with_missing_values_are_answered(name, task):
         not heard or heard[-1] == pytest.approx(1.0) or name == "cost_tree"
     )  # whose cycles end where nothing moves
 
-    new = (drawn if KINDS[name].labels == "several" else lambda n, seed: mixed(n, 3, seed))(70, 1)[
-        0
-    ]  # many: beyond 64
+    new = (
+        drawn if KINDS[name].labels == "several" else lambda n, seed: mixed(n, 3, seed)
+    )(70, 1)[0]  # many: beyond 64
     found = answers(model, new)
     assert np.isfinite(found).all()
     if task != "regression":
@@ -191,11 +203,15 @@ def test_mixed_tables_with_missing_values_are_answered(name, task):
             np.testing.assert_array_equal(model.predict(new), found > 0.5)
     alone = np.concatenate([answers(model, new[i : i + 1]) for i in range(70)])
     np.testing.assert_allclose(alone, found, atol=1e-12)
-    many = np.resize(np.arange(70), 2_100)  # beyond blocks of rows, and no multiple of one
+    many = np.resize(
+        np.arange(70), 2_100
+    )  # beyond blocks of rows, and no multiple of one
     np.testing.assert_allclose(answers(model, new[many]), alone[many], atol=1e-12)
     reader = _Reader(io.BytesIO(pickle.dumps(model)))
     np.testing.assert_array_equal(answers(reader.load(), new), found)
-    assert {kind for kind in reader.ours if not issubclass(kind, (Stored, tuple))} == set()
+    assert {
+        kind for kind in reader.ours if not issubclass(kind, (Stored, tuple))
+    } == set()
     with parallel_config(n_jobs=2):
         np.testing.assert_array_equal(answers(clone(model).fit(X, y), new), found)
     assert answers(model, np.empty((0, X.shape[1]))).shape == (0, *found.shape[1:])
@@ -206,12 +222,16 @@ def test_mixed_tables_with_missing_values_are_answered(name, task):
     numbers = np.setdiff1d(np.arange(X.shape[1]), model.categorical())
     for far in (1e8, 1e100, -1e308):
         beyond = gone.copy()
-        beyond[:, numbers] = np.resize([far, -far, np.nan, far, far], (70, len(numbers)))
+        beyond[:, numbers] = np.resize(
+            [far, -far, np.nan, far, far], (70, len(numbers))
+        )
         P = answers(model, beyond)
         assert np.isfinite(P).all()
         assert task == "regression" or ((P >= 0) & (P <= 1)).all()
         assert (
-            task == "regression" or KINDS[name].labels == "several" or np.allclose(P.sum(axis=1), 1)
+            task == "regression"
+            or KINDS[name].labels == "several"
+            or np.allclose(P.sum(axis=1), 1)
         )
 
 
@@ -223,8 +243,14 @@ def test_a_weight_is_a_number_of_rows(name):
     column = 0 if KINDS[name].labels == "several" else 1
     kept = np.arange(len(X)) % 7 > 0
     plain = model.fit(X[kept], y[kept]).posterior(X)
-    np.testing.assert_array_equal(clone(model).fit(X, y, kept.astype(float)).posterior(X), plain)
-    heavy = clone(model).fit(X[kept], y[kept], np.where(one == 1, 3.0, 1.0)[kept]).posterior(X)
+    np.testing.assert_array_equal(
+        clone(model).fit(X, y, kept.astype(float)).posterior(X), plain
+    )
+    heavy = (
+        clone(model)
+        .fit(X[kept], y[kept], np.where(one == 1, 3.0, 1.0)[kept])
+        .posterior(X)
+    )
     assert heavy[:, column].mean() > plain[:, column].mean() + 0.05
 
 
@@ -235,7 +261,10 @@ def test_refit_learns_from_the_new_rows_and_keeps_the_calibration(name):
     model, X, y = learner(name, K=2)
     model.fit(X[:160], y[:160])
     curves = "curves_" if KINDS[name].labels == "several" else "calibrator_"
-    before, calibration = loss(model.posterior(X[160:]), y[160:]), getattr(model, curves, None)
+    before, calibration = (
+        loss(model.posterior(X[160:]), y[160:]),
+        getattr(model, curves, None),
+    )
     model.refit(X, y)
     assert loss(model.posterior(X[160:]), y[160:]) < before
     assert getattr(model, curves, None) is calibration
@@ -270,13 +299,16 @@ def test_labels_may_be_strings_and_are_two_at_least(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "chain"), [*((name, {}) for name in SEVERAL), ("multilabel_logistic", {"chain": True})]
+    ("name", "chain"),
+    [*((name, {}) for name in SEVERAL), ("multilabel_logistic", {"chain": True})],
 )
 def test_several_labels_may_be_sparse_and_need_not_vary_and_are_0_or_1(name, chain):
     model, X, y = learner(name, n=60)
     model.set_params(**chain)
     found = model.fit(X, y).posterior(X)
-    np.testing.assert_array_equal(clone(model).fit(X, sparse.csr_array(y)).posterior(X), found)
+    np.testing.assert_array_equal(
+        clone(model).fit(X, sparse.csr_array(y)).posterior(X), found
+    )
     y = y.copy()
     y[:, :2] = [1, 0]
     y[5, 0] = 0
@@ -288,13 +320,18 @@ def test_several_labels_may_be_sparse_and_need_not_vary_and_are_0_or_1(name, cha
     )  # many cases cannot prove that something never happens
     assert found[5, 0] < found[:, 0].mean()
     assert model.calibrations_[:2] == ["none", "none"]
-    for labels in (np.arange(60) % 3, np.arange(120).reshape(60, 2) % 3, np.full((60, 2), 0.5)):
+    for labels in (
+        np.arange(60) % 3,
+        np.arange(120).reshape(60, 2) % 3,
+        np.full((60, 2), 0.5),
+    ):
         with pytest.raises(ValueError, match=r".+"):
             model.fit(X, labels)
 
 
 @pytest.mark.parametrize(
-    ("name", "task"), [one for one in KINDS_AND_TASKS if one[0] in ("budget_forest", "cost_tree")]
+    ("name", "task"),
+    [one for one in KINDS_AND_TASKS if one[0] in ("budget_forest", "cost_tree")],
 )
 def test_a_budget_below_every_question_leaves_the_prior(name, task):
     """No question, no cost, the class shares or the mean."""
@@ -312,7 +349,10 @@ def test_a_budget_below_every_question_leaves_the_prior(name, task):
 @pytest.mark.parametrize(
     ("name", "beyond"),
     [
-        *((name, 1e39) for name in ("forest_chain", "multilabel_forest", "random_forest")),
+        *(
+            (name, 1e39)
+            for name in ("forest_chain", "multilabel_forest", "random_forest")
+        ),
         ("logistic", 1e101),
     ],
 )
@@ -326,7 +366,9 @@ def test_numbers_beyond_measure_are_refused_by_column(name, beyond):
     assert np.isfinite(model.fit(X[4:], y[4:]).posterior(X)).all()
 
 
-@pytest.mark.parametrize("name", ["budget_forest", "multilabel_forest", "random_forest"])
+@pytest.mark.parametrize(
+    "name", ["budget_forest", "multilabel_forest", "random_forest"]
+)
 def test_categories_that_decide_in_no_order_of_their_codes_are_split(name):
     """One split parts them: it is in the order of their classes."""
     few = (
@@ -353,7 +395,11 @@ def test_categories_that_decide_in_no_order_of_their_codes_are_split(name):
         ("budget_forest", {"feature_costs": [1, 2, -3, 4]}, "/feature_costs/2"),
         ("budget_forest", {"feature_costs": Prices.unit(3)}, "/feature_costs"),
         ("cost_tree", {"feature_costs": [1, -1, 1, 1]}, "/feature_costs/1"),
-        ("cost_tree", {"task": "regression", "feature_costs": [1, 1]}, "/feature_costs"),
+        (
+            "cost_tree",
+            {"task": "regression", "feature_costs": [1, 1]},
+            "/feature_costs",
+        ),
         (
             "hierarchical_logistic",
             {"first": made("kernel_logistic", majority=1)},
@@ -373,30 +419,50 @@ def test_categories_that_decide_in_no_order_of_their_codes_are_split(name):
 def test_what_does_not_fit_the_data_is_refused_at_its_place(name, options, place):
     X, y, _ = mixed(40, 2, 7, words=(), missing=0.0)
     with pytest.raises(Invalid) as error:
-        made(name, **options).fit(X, np.column_stack((y, 1 - y)) if name in SEVERAL else y)
+        made(name, **options).fit(
+            X, np.column_stack((y, 1 - y)) if name in SEVERAL else y
+        )
     assert [flaw.loc for flaw in error.value.flaws] == [place]
 
 
 @pytest.mark.parametrize(
-    "name", [kind.name for kind in KINDS.values() if "calibration" in request_of(kind).model_fields]
+    "name",
+    [
+        kind.name
+        for kind in KINDS.values()
+        if "calibration" in request_of(kind).model_fields
+    ],
 )
 @pytest.mark.thorough
 def test_noise_promises_no_more_than_it_earns(name):
     """The expected loss of the decisions on fresh rows is their realised loss, to a tenth."""
-    kind, B, promised, realised = KINDS[name], np.array([[0.0, -1.0], [-5.0, 0.0]]), 0.0, 0.0
+    kind, B, promised, realised = (
+        KINDS[name],
+        np.array([[0.0, -1.0], [-5.0, 0.0]]),
+        0.0,
+        0.0,
+    )
     quick = {
-        one: 30 for one in ("n_estimators", "max_iter") if one in request_of(kind).model_fields
+        one: 30
+        for one in ("n_estimators", "max_iter")
+        if one in request_of(kind).model_fields
     }
     for seed in range(6):
         rng = np.random.default_rng(seed)
-        X, y = rng.normal(size=(1150, 6)), rng.permutation(np.arange(1150) % 4 == 0).astype(int)
-        labels = np.column_stack((y, rng.permutation(y))) if kind.labels == "several" else y
+        X, y = (
+            rng.normal(size=(1150, 6)),
+            rng.permutation(np.arange(1150) % 4 == 0).astype(int),
+        )
+        labels = (
+            np.column_stack((y, rng.permutation(y))) if kind.labels == "several" else y
+        )
         model = resolve({"kind": name, **quick}).build(
             benefits=B if kind.needs_benefits else None, random_state=seed
         )
         P = model.fit(X[:150], labels[:150]).posterior(X[150:])
         decision = decide(
-            np.column_stack((1 - P[:, 0], P[:, 0])) if kind.labels == "several" else P, B
+            np.column_stack((1 - P[:, 0], P[:, 0])) if kind.labels == "several" else P,
+            B,
         )
         promised += decision.expected_benefits.max(axis=1).mean()
         realised += row_benefits(y[150:], decision.choice, B).mean()

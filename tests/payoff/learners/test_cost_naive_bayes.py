@@ -22,7 +22,12 @@ def test_equals_the_product_value_by_value(K, seed, shape, alpha, bins):
     numbers, words = shape
     X, y, categorical = mixed(40, K, seed, numbers=numbers, words=words, missing=0.2)
     new, _, _ = mixed(
-        6, K, seed + 1, numbers=numbers, words=tuple(count + 1 for count in words), missing=0.2
+        6,
+        K,
+        seed + 1,
+        numbers=numbers,
+        words=tuple(count + 1 for count in words),
+        missing=0.2,
     )
     weights = np.random.default_rng(seed).choice([0.5, 1.0, 2.0], size=40)
     codes = np.unique(y, return_inverse=True)[1]

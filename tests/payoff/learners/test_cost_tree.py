@@ -26,9 +26,14 @@ def problem(K, seed, n=12, T=5, lambda_=0.3, rho=0.05):
     """A small problem with a group and shared columns, and its charges as a list."""
     random = np.random.default_rng(seed)
     prices = Prices(
-        np.array([1.0, 4, 3]), np.array([1.0, 2.5, 2]), np.array([-1, 0, 0], dtype=np.int32), ("g",)
+        np.array([1.0, 4, 3]),
+        np.array([1.0, 2.5, 2]),
+        np.array([-1, 0, 0], dtype=np.int32),
+        ("g",),
     )
-    uses = np.array([[1, 0, 0, 1, 0], [0, 1, 0, 1, 0], [0, 0, 1, 0, 1]], dtype=bool)[:, :T]
+    uses = np.array([[1, 0, 0, 1, 0], [0, 1, 0, 1, 0], [0, 0, 1, 0, 1]], dtype=bool)[
+        :, :T
+    ]
     charges = [(prices.discounted[a], np.flatnonzero(uses[a])) for a in range(3)]
     charges += [(1.5, np.flatnonzero(uses[1] | uses[2]))]
     y = random.normal(size=n) if K == 0 else random.integers(0, K, size=n)
@@ -67,7 +72,8 @@ def test_the_objective_is_the_papers_and_nodes_bound_it(K, nodes, depth):
     """
     tree, charges = planted(K, 3, nodes, depth)
     literal = {
-        k: (tree.weights[k].tolist(), tree.offsets[k].tolist(), tree.thresholds[k]) for k in nodes
+        k: (tree.weights[k].tolist(), tree.offsets[k].tolist(), tree.thresholds[k])
+        for k in nodes
     }
     p = tree.problem
     expected = objective(
@@ -89,9 +95,13 @@ def test_the_objective_is_the_papers_and_nodes_bound_it(K, nodes, depth):
             for i, width in enumerate(1e-6 * np.maximum(1.0, abs(x))):
                 e = width * np.eye(len(x))[i]
                 found[i] = (
-                    node.value_and_gradient(x + e)[0] - node.value_and_gradient(x - e)[0]
+                    node.value_and_gradient(x + e)[0]
+                    - node.value_and_gradient(x - e)[0]
                 ) / (2 * width)
-            assert np.linalg.norm(gradient - found) <= 1e-5 * np.linalg.norm(found) or size < 0.3
+            assert (
+                np.linalg.norm(gradient - found) <= 1e-5 * np.linalg.norm(found)
+                or size < 0.3
+            )
             other = tree.posed(p)
             other.put(k, *node.split_up(x))
             assert other.objective() <= value + constant + 1e-9
@@ -117,7 +127,9 @@ def test_quadrants_cost_twelve():
         model = CostTree(**QUADRANTS, random_state=seed).fit(*quadrants(500, seed))
         X, y = quadrants(300, seed + 100)
         cost = simulate(model.model_, X, model.prices_).cost
-        right += np.square(model.predict(X) - y).mean() < 1e-3 and bool((cost == 12.0).all())
+        right += np.square(model.predict(X) - y).mean() < 1e-3 and bool(
+            (cost == 12.0).all()
+        )
     assert right >= 4
 
 
@@ -135,7 +147,12 @@ def test_the_papers_example_over_http(service):
     }
     trained(service, order)
     new, truth = quadrants(200, 1)
-    rows = {"model": "quadrants", "rows": new.tolist(), "labels": truth.tolist(), "budgets": []}
+    rows = {
+        "model": "quadrants",
+        "rows": new.tolist(),
+        "labels": truth.tolist(),
+        "budgets": [],
+    }
     plain = service.post("/acquire/simulate", json=rows).json()["budgets"][-1]["plain"]
     assert plain["cost"] == pytest.approx(12.0)
     assert plain["error"] < 1e-6
@@ -153,7 +170,9 @@ def test_exits_choose_columns_by_their_own_rows():
         assert (after.predicting[exits] >= before.predicting[exits]).all()
         assert after.predicting[exits].sum() > before.predicting[exits].sum()
     for tree in trees:
-        np.testing.assert_array_equal(tree.leave(posed.columns), hard.leave(posed.columns))
+        np.testing.assert_array_equal(
+            tree.leave(posed.columns), hard.leave(posed.columns)
+        )
 
 
 def table(n=300, seed=0, missing=0.0):
@@ -183,7 +202,12 @@ FITS = {
 def fitted(name):
     """A tree, shared by the tests that only look at it, and its rows."""
     X, score, two = table(missing=0.1)
-    y = {"two": two, "three": np.digitize(score, [-1, 1]), "numbers": score, "boosted": two}[name]
+    y = {
+        "two": two,
+        "three": np.digitize(score, [-1, 1]),
+        "numbers": score,
+        "boosted": two,
+    }[name]
     model = CostTree(depth=3, feature_costs=PRICES, random_state=0, **FITS[name])
     return model.fit(X, y), X
 
@@ -214,13 +238,16 @@ def test_states_equal_the_literal_walk(name):
         for i, (x, row) in enumerate(zip(X, status, strict=False)):
             order = sorted(np.flatnonzero(row), key=lambda j: (row[j] < 0, row[j]))
             known = {int(j): float(x[j]) if row[j] > 0 else None for j in order}
-            expected = stand(tree, PRICES, known, math.inf if budget is None else budget)
+            expected = stand(
+                tree, PRICES, known, math.inf if budget is None else budget
+            )
             stands_as(states, i, expected)
             if name == "numbers":
                 assert states.value[i] == pytest.approx(expected["answer"][0])
             else:
                 np.testing.assert_allclose(
-                    states.probabilities[i], tree.probabilities(expected["answer"][None])[0]
+                    states.probabilities[i],
+                    tree.probabilities(expected["answer"][None])[0],
                 )
                 assert states.prediction[i] == states.probabilities[i].argmax()
                 assert np.isnan(states.value[i])
@@ -230,7 +257,10 @@ def test_steep_traversal_finds_the_feature_that_decides():
     """Soft traversal in training must be near what rows meet later: with the paper's slope of 1 they do not."""
     X, _, y = table(1500)
     new, _, labels = table(1000, seed=1)
-    assert CostTree(depth=3, trade_off=5e-4, random_state=0).fit(X, y).score(new, labels) > 0.88
+    assert (
+        CostTree(depth=3, trade_off=5e-4, random_state=0).fit(X, y).score(new, labels)
+        > 0.88
+    )
 
 
 def test_the_budget_is_kept_on_rows_held_out_and_bought_with_error(monkeypatch):
@@ -239,7 +269,9 @@ def test_the_budget_is_kept_on_rows_held_out_and_bought_with_error(monkeypatch):
     X, _, y = table(400)
     errors = []
     for budget in (0.5, 3.0, 8.0):
-        model = CostTree(depth=2, budget=budget, feature_costs=PRICES, random_state=0).fit(X, y)
+        model = CostTree(
+            depth=2, budget=budget, feature_costs=PRICES, random_state=0
+        ).fit(X, y)
         within = [point.error for point in model.tradeoff_ if point.cost <= budget]
         assert model.cost_ <= budget
         assert model.error_ == min(within, default=model.error_)
@@ -270,7 +302,9 @@ def test_benefits_choose_the_point_of_the_largest_net_benefit(loss, asked, actio
     B = -loss * np.array([[0.0, 1, 2], [1, 0, 2]])[:, :actions]
     model = CostTree(benefits=B, **CHEAP_AND_DEAR).fit(X, y)
     assert model.model_.columns.tolist() == asked
-    assert model.net_benefit_ == max([-loss / 2, *(point.net_benefit for point in model.tradeoff_)])
+    assert model.net_benefit_ == max(
+        [-loss / 2, *(point.net_benefit for point in model.tradeoff_)]
+    )
     new, truth = cheap_and_dear(seed=1)
     run = simulate(model.model_, new, model.prices_)
     earned = row_benefits(truth, decide(run.probabilities, B).choice, B) - run.cost

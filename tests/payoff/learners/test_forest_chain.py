@@ -26,7 +26,9 @@ def test_the_order_is_by_what_a_feature_tells_for_its_price():
     plain = ForestChain(n_estimators=10, random_state=0).fit(X, y)
     assert plain.order_[0] in (2, 3)
     assert sorted(plain.order_) == [0, 1, 2, 3]
-    dear = ForestChain(n_estimators=10, random_state=0, feature_costs=[1, 1, 50, 50]).fit(X, y)
+    dear = ForestChain(
+        n_estimators=10, random_state=0, feature_costs=[1, 1, 50, 50]
+    ).fit(X, y)
     assert dear.order_[0] == 1
     assert 0 not in dear.order_
 
@@ -39,9 +41,9 @@ def test_a_chain_finds_sharp_thresholds():
     X = np.exp(2 * random.normal(size=(1600, 3)))
     y = np.where(X[:, 0] > 5, 1 + (X[:, 1] > 4), 0)
     for least in (None, 1):
-        model = ForestChain(n_estimators=15, random_state=0, min_samples_leaf=least).fit(
-            X[:800], y[:800]
-        )
+        model = ForestChain(
+            n_estimators=15, random_state=0, min_samples_leaf=least
+        ).fit(X[:800], y[:800])
         assert model.order_[:2] == [0, 1]
         assert (model.predict(X[800:]) != y[800:]).mean() < 0.02
         assert max(rule.tries for rule in model.rules_) > 1
@@ -91,9 +93,13 @@ def test_a_lost_feature_costs_little_more_than_a_chain_without_it():
     def measured(n, seed):
         random = np.random.default_rng(seed)
         z = random.normal(size=n)
-        return z[:, None] + random.normal(size=(n, 5)) * [0.1, 0.6, 0.6, 0.6, 0.6], np.digitize(
-            z, [-0.7, 0, 0.7]
-        )
+        return z[:, None] + random.normal(size=(n, 5)) * [
+            0.1,
+            0.6,
+            0.6,
+            0.6,
+            0.6,
+        ], np.digitize(z, [-0.7, 0, 0.7])
 
     X, y = measured(600, 0)
     new, truth = measured(2000, 1)
@@ -108,14 +114,18 @@ def test_a_lost_feature_costs_little_more_than_a_chain_without_it():
         model.posterior(lost),
         masked.posterior(lost),
     )
-    best, near, loss, before = (-np.log(P[np.arange(2000), truth]).mean() for P in answers)
+    best, near, loss, before = (
+        -np.log(P[np.arange(2000), truth]).mean() for P in answers
+    )
     assert best < near < 1.2 * near < before
     assert loss < 1.2 * near
     assert loss < 0.9 * before
     assert loss < 0.6 * -np.log(model.forests.prior[truth]).mean()
 
 
-@pytest.mark.parametrize("y", [[0, 1, 0, 1], [0, 0, 0, 0, 1], [0, 1], [0, 1, 2, 0, 1, 2, 3]])
+@pytest.mark.parametrize(
+    "y", [[0, 1, 0, 1], [0, 0, 0, 0, 1], [0, 1], [0, 1, 2, 0, 1, 2, 3]]
+)
 def test_a_few_rows_are_enough(y):
     """It answers, and has experience where every class can be held out."""
     X = np.arange(len(y) * 2.0).reshape(-1, 2)
@@ -133,7 +143,9 @@ def test_the_card_has_the_order_with_prices():
         np.array([-1, -1, 0, 0], np.int32),
         ("blood",),
     )
-    model = ForestChain(n_estimators=4, least=0.0, random_state=0, feature_costs=prices).fit(X, y)
+    model = ForestChain(
+        n_estimators=4, least=0.0, random_state=0, feature_costs=prices
+    ).fit(X, y)
     steps = model.findings("abcd")["chain"]
     assert [step["asks"] for step in steps] == ["abcd"[j] for j in model.order_]
     assert [step["price"] for step in steps] == prices.paid(model.order_)
@@ -148,6 +160,8 @@ def test_a_free_feature_is_asked_for_first_however_many_are_more_important():
     prices = np.append(np.full(25, 2.0), 0.0)
     prices[0] = 3.0
 
-    model = ForestChain(n_estimators=3, steps=2, feature_costs=prices, random_state=0).fit(X, y)
+    model = ForestChain(
+        n_estimators=3, steps=2, feature_costs=prices, random_state=0
+    ).fit(X, y)
 
     assert model.order_[0] == 25

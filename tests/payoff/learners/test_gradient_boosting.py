@@ -2,7 +2,10 @@
 
 import numpy as np
 import pytest
-from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.ensemble import (
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+)
 
 from payoff.decisions.calibration_fits import fit_sigmoid
 from payoff.decisions.folds import stratified_folds
@@ -29,7 +32,9 @@ def test_raw_probabilities_are_scikit_learns(K, weighted):
         max_leaf_nodes=8, l2_regularization=1.0, early_stopping=False, **shared
     )
     expected = theirs.fit(X, y, weights).predict_proba(X)
-    np.testing.assert_allclose(ours.fit(X, y, weights).predict_proba(X), expected, rtol=1e-12)
+    np.testing.assert_allclose(
+        ours.fit(X, y, weights).predict_proba(X), expected, rtol=1e-12
+    )
 
 
 def test_many_categories_are_pooled_and_still_tell_the_class():
@@ -39,7 +44,9 @@ def test_many_categories_are_pooled_and_still_tell_the_class():
     codes = np.concatenate([common, np.arange(20, 300)]).astype(float)
     y = (codes % 2).astype(int)
     X = codes[:, None]
-    model = GradientBoosting(max_iter=20, calibration="none", categorical_features=[0]).fit(X, y)
+    model = GradientBoosting(
+        max_iter=20, calibration="none", categorical_features=[0]
+    ).fit(X, y)
     assert (model.predict(X[:1900]) == y[:1900]).all()
     never = model.predict_proba([[5000.0], [np.nan]])
     np.testing.assert_array_equal(never[0], never[1])
@@ -48,7 +55,10 @@ def test_many_categories_are_pooled_and_still_tell_the_class():
 @pytest.mark.parametrize(("rows", "leaves"), [(1500, 8), (1501, 16)])
 def test_more_rows_grow_larger_trees(rows, leaves):
     X, y, _ = mixed(rows, 2, 0, words=())
-    assert GradientBoosting(max_iter=1, calibration="none").fit(X, y).max_leaf_nodes_ == leaves
+    assert (
+        GradientBoosting(max_iter=1, calibration="none").fit(X, y).max_leaf_nodes_
+        == leaves
+    )
 
 
 def noise_and_signal(n=300, seed=0):
@@ -70,15 +80,20 @@ def test_rounds_stop_where_unseen_rows_lose_least():
         P = np.empty((len(y), 2))
         for number in range(5):
             inside = fold != number
-            one = GradientBoosting(max_iter=rounds, calibration="none", random_state=0).fit(
-                X[inside], y[inside]
-            )
+            one = GradientBoosting(
+                max_iter=rounds, calibration="none", random_state=0
+            ).fit(X[inside], y[inside])
             P[~inside] = one.posterior(X[~inside])
         calibrated = fit_sigmoid(P, y, np.ones(len(y))).apply(P)
         losses[rounds] = -np.log(calibrated[np.arange(len(y)), y]).mean()
     assert model.n_iter_ == min(losses, key=losses.get)
     assert model.n_iter_ < 40
-    assert GradientBoosting(max_iter=40, calibration="none", random_state=0).fit(X, y).n_iter_ == 40
+    assert (
+        GradientBoosting(max_iter=40, calibration="none", random_state=0)
+        .fit(X, y)
+        .n_iter_
+        == 40
+    )
 
 
 def test_folds_that_learned_nothing_do_not_silence_the_model():
@@ -100,9 +115,13 @@ def test_numbers_have_the_errors_of_folds_in_the_sizes_that_are_expected(noise):
     rng = np.random.default_rng(0)
     X, weights = rng.normal(size=(200, 3)), rng.uniform(0.5, 2, 200)
     y = X[:, 0] + np.exp(noise * X[:, 1]) * rng.normal(size=200)
-    model = GradientBoosting(task="regression", max_iter=20, random_state=0).fit(X, y, weights)
+    model = GradientBoosting(task="regression", max_iter=20, random_state=0).fit(
+        X, y, weights
+    )
     fold = stratified_folds(
-        np.zeros(200, dtype=int), 10, np.random.RandomState(0).randint(np.iinfo(np.int32).max)
+        np.zeros(200, dtype=int),
+        10,
+        np.random.RandomState(0).randint(np.iinfo(np.int32).max),
     )
     rounds = (1, 2, 3, 5, 7, 10, 15, 20)
 
@@ -114,9 +133,9 @@ def test_numbers_have_the_errors_of_folds_in_the_sizes_that_are_expected(noise):
                 HistGradientBoostingRegressor(max_iter=rounds[place], random_state=0),
             )
             one.set_params(l2_regularization=1.0, early_stopping=False, **options)
-            found[place, ~inside] = one.fit(X[inside], target[inside], weights[inside]).predict(
-                X[~inside]
-            )
+            found[place, ~inside] = one.fit(
+                X[inside], target[inside], weights[inside]
+            ).predict(X[~inside])
         return found
 
     said = unseen(y, max_leaf_nodes=8, min_samples_leaf=10)
@@ -137,24 +156,34 @@ def test_numbers_have_the_errors_of_folds_in_the_sizes_that_are_expected(noise):
     before, mean = model.model_, model.predict(X)
     expected = 1.0 if noise == 0 else np.maximum(before.spread.values(X), 0.1)
     np.testing.assert_allclose(
-        model.distribution(X).quantiles([1.0])[:, 0], mean + expected * before.scaled[-1]
+        model.distribution(X).quantiles([1.0])[:, 0],
+        mean + expected * before.scaled[-1],
     )
     model.refit(X[:150], y[:150])
-    assert (model.model_.spread, model.model_.scaled is before.scaled) == (before.spread, True)
+    assert (model.model_.spread, model.model_.scaled is before.scaled) == (
+        before.spread,
+        True,
+    )
     assert not np.array_equal(model.predict(X), mean)
 
 
 @pytest.mark.parametrize("y", [[7.0], [1e38, 0.0, 1.0]])
 def test_one_number_or_one_beyond_single_precision_is_refused(y):
     with pytest.raises(Invalid, match=r"two rows|larger unit"):
-        GradientBoosting(task="regression").fit(np.arange(float(len(y)))[:, None], np.array(y))
+        GradientBoosting(task="regression").fit(
+            np.arange(float(len(y)))[:, None], np.array(y)
+        )
 
 
 def spread_out(n, seed):
     """A number whose noise depends on the row, a category and gaps."""
     rng = np.random.default_rng(seed)
     X = np.column_stack((rng.uniform(-1, 1, (n, 3)), rng.integers(0, 4, n)))
-    y = 2 * np.sin(3 * X[:, 0]) + X[:, 3] + (0.1 + np.maximum(X[:, 1], 0)) * rng.normal(size=n)
+    y = (
+        2 * np.sin(3 * X[:, 0])
+        + X[:, 3]
+        + (0.1 + np.maximum(X[:, 1], 0)) * rng.normal(size=n)
+    )
     X[rng.random(n) < 0.05, 2] = np.nan
     return X, y
 
@@ -174,14 +203,20 @@ def test_quantiles_hold_the_share_that_they_say_where_noise_differs(kind):
         assert all(inside[part].mean() > 0.7 for part in (X[:, 1] > 0.5, X[:, 1] < 0))
 
 
-@pytest.mark.parametrize(("kind", "rel"), [(RandomForest, 0.12), (GradientBoosting, 0.25)])
-def test_counts_with_many_ties_cost_about_what_is_expected_and_none_is_negative(kind, rel):
+@pytest.mark.parametrize(
+    ("kind", "rel"), [(RandomForest, 0.12), (GradientBoosting, 0.25)]
+)
+def test_counts_with_many_ties_cost_about_what_is_expected_and_none_is_negative(
+    kind, rel
+):
     def counts(n, seed):
         rng = np.random.default_rng(seed)
         X = rng.normal(size=(n, 3))
         return X, rng.poisson(np.exp(0.6 * X[:, 0] - 0.7)).astype(float)
 
-    model = kind(task="regression", min_samples_leaf=5, random_state=0).fit(*counts(600, 0))
+    model = kind(task="regression", min_samples_leaf=5, random_state=0).fit(
+        *counts(600, 0)
+    )
     X, y = counts(4000, 1)
     found = model.distribution(X)
     least, chosen = found.quantiles(np.array([0.01, 0.5])).T
@@ -193,5 +228,7 @@ def test_counts_with_many_ties_cost_about_what_is_expected_and_none_is_negative(
 
 
 def test_residuals_count_weights_as_repeated_rows():
-    assert even_quantiles(np.array([3.0, 1.0, 2.0]), np.ones(3)) == pytest.approx([1, 2, 3])
+    assert even_quantiles(np.array([3.0, 1.0, 2.0]), np.ones(3)) == pytest.approx(
+        [1, 2, 3]
+    )
     assert len(even_quantiles(np.arange(5000.0), np.ones(5000))) == 1000

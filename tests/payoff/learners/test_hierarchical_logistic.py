@@ -37,7 +37,9 @@ def test_probabilities_are_the_product_of_the_stages(first, second):
     )
     P = model.fit(X, y, weights).predict_proba(X)
     one, two = (
-        clone(stage or KernelLogistic()).set_params(categorical_features=[2], random_state=0)
+        clone(stage or KernelLogistic()).set_params(
+            categorical_features=[2], random_state=0
+        )
         for stage in (first, second)
     )
     D = one.fit(X, (y != 2).astype(int), weights).predict_proba(X)
@@ -55,7 +57,9 @@ def test_two_classes_need_no_second_stage():
     X, y, _ = table(K=2)
     alone = KernelLogistic(categorical_features=[2]).fit(X, y).predict_proba(X)
     for majority in (0, 1):
-        model = HierarchicalLogistic(majority=majority, categorical_features=[2]).fit(X, y)
+        model = HierarchicalLogistic(majority=majority, categorical_features=[2]).fit(
+            X, y
+        )
         assert model.model_.second is None
         assert model.model_.majority == majority
         assert model.converged_
@@ -70,18 +74,22 @@ def test_benefits_decide_as_in_the_paper():
     B = -np.random.default_rng(1).uniform(1, 9, (4, 4))
     np.fill_diagonal(B, [1.0, 2.0, 3.0, 4.0])
     B[[0, 1, 3], 2] -= 20.0  # to miss a minority class is dear
-    model = HierarchicalLogistic(first=BenefitLogistic(), benefits=B, categorical_features=[2]).fit(
-        X, y
-    )
+    model = HierarchicalLogistic(
+        first=BenefitLogistic(), benefits=B, categorical_features=[2]
+    ).fit(X, y)
     shares = np.bincount(y)[[0, 1, 3]] / np.sum(y != 2)
     spared = B[2, 2] - B[2, [0, 1, 3]] @ shares
     gained = np.diag(B)[[0, 1, 3]] @ shares - B[[0, 1, 3], 2] @ shares
     first = model.model_.first.model_
     assert np.exp(first.shifts[0]) == pytest.approx(spared / gained)
-    assert spared / gained == pytest.approx(1 / rest_weights(B, np.bincount(y) / len(y))[2])
+    assert spared / gained == pytest.approx(
+        1 / rest_weights(B, np.bincount(y) / len(y))[2]
+    )
     P, decided = model.predict_proba(X), model.predict(X)
     minority = first.weighted(X)[:, 1] > 0.5
-    expected = np.where(minority, np.array([0, 1, 3])[P[:, [0, 1, 3]].argmax(axis=1)], 2)
+    expected = np.where(
+        minority, np.array([0, 1, 3])[P[:, [0, 1, 3]].argmax(axis=1)], 2
+    )
     np.testing.assert_array_equal(decided, expected)
     assert (decided == 2).sum() < (P.argmax(axis=1) == 2).sum()
 

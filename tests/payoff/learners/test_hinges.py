@@ -34,13 +34,22 @@ def quantiles(values, *shares):
 
 def fitted(x, shape, weights=None):
     return fit_hinges(
-        x[:, None], np.ones(len(x)) if weights is None else weights, np.array([0]), shape
+        x[:, None],
+        np.ones(len(x)) if weights is None else weights,
+        np.array([0]),
+        shape,
     )
 
 
 @pytest.mark.parametrize(
     "values",
-    [heavy(400), np.arange(300.0) % 7, np.repeat([0.0, 5.0], [395, 5]), ONE_SIDED, TWO_SIDED],
+    [
+        heavy(400),
+        np.arange(300.0) % 7,
+        np.repeat([0.0, 5.0], [395, 5]),
+        ONE_SIDED,
+        TWO_SIDED,
+    ],
 )
 def test_clip_limits_to_the_quantiles(values):
     """The clipped value, up to a constant: within the 2 % and 98 % quantiles, of ten values or fewer within all; where
@@ -55,7 +64,9 @@ def test_clip_limits_to_the_quantiles(values):
     )
     if low == high:
         below, above = values[values < low], values[values > low]
-        low, high = (quantiles(side, 0.5)[0] if len(side) else low for side in (below, above))
+        low, high = (
+            quantiles(side, 0.5)[0] if len(side) else low for side in (below, above)
+        )
     expected = np.clip(new, low, high)
     np.testing.assert_allclose(found, expected - expected.min(), rtol=1e-9, atol=1e-12)
 
@@ -64,7 +75,9 @@ def test_clip_limits_to_the_quantiles(values):
 def test_the_power_is_the_published_one(x, power):
     """It agrees with scipy's, and its inverse leads back where the power is not saturated."""
     t = yeo_johnson(np.array([x]), power)
-    np.testing.assert_allclose(t, yeojohnson(np.array([x]), power), rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(
+        t, yeojohnson(np.array([x]), power), rtol=1e-6, atol=1e-9
+    )
     if abs(x) < 20:
         np.testing.assert_allclose(inverse(t, power)[0], x, rtol=1e-5, atol=1e-6)
 
@@ -83,9 +96,13 @@ def test_the_power_is_the_most_likely_one():
 def test_a_spline_bends_at_the_quartiles():
     """Its columns are x above each quartile, and nothing beyond the outer quantiles."""
     x = np.arange(1001.0)
-    columns = fitted(x, "spline").curves(np.array([[-50.0], [300.0], [600.0], [5000.0]]))
+    columns = fitted(x, "spline").curves(
+        np.array([[-50.0], [300.0], [600.0], [5000.0]])
+    )
     np.testing.assert_allclose(
-        columns, [[0, 0, 0, 0], [280, 50, 0, 0], [580, 350, 100, 0], [960, 730, 480, 230]], atol=3
+        columns,
+        [[0, 0, 0, 0], [280, 50, 0, 0], [580, 350, 100, 0], [960, 730, 480, 230]],
+        atol=3,
     )
 
 
@@ -93,9 +110,14 @@ def test_a_spline_bends_at_the_quartiles():
 def test_a_weight_counts_as_that_many_rows(shape):
     x = heavy(80)
     weights = np.random.default_rng(1).integers(1, 5, 80)
-    one, many = fitted(x, shape, weights.astype(float)), fitted(np.repeat(x, weights), shape)
+    one, many = (
+        fitted(x, shape, weights.astype(float)),
+        fitted(np.repeat(x, weights), shape),
+    )
     for name in ("uppers", "knots", "slopes", "means"):
-        np.testing.assert_allclose(getattr(one, name), getattr(many, name), rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(
+            getattr(one, name), getattr(many, name), rtol=1e-6, atol=1e-9
+        )
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -121,7 +143,9 @@ def test_the_folded_model_is_the_linear_model_of_the_columns(shape, missing):
 def test_columns_without_values_or_variance_are_harmless(shape):
     X = np.column_stack((np.full(20, np.nan), np.full(20, 3.0), np.arange(20.0)))
     design = Design.fit(X, np.ones(20), [], shape)
-    columns = design.matrix(np.vstack((X, [[1.0, 1e300, -1e300], [np.nan, np.nan, np.nan]])))
+    columns = design.matrix(
+        np.vstack((X, [[1.0, 1e300, -1e300], [np.nan, np.nan, np.nan]]))
+    )
     assert np.isfinite(columns).all()
 
 
@@ -130,7 +154,11 @@ def test_columns_without_values_or_variance_are_harmless(shape):
 def test_the_tail_of_a_feature_that_is_nearly_always_the_same_is_cut(shape, x):
     """Where both quantiles are the common value, a curve is flat beyond the half of the others on each side."""
     ends = [
-        sign * np.quantile(sign * x[sign * x > 0], 0.6) for sign in (-1, 1) if (sign * x > 0).any()
+        sign * np.quantile(sign * x[sign * x > 0], 0.6)
+        for sign in (-1, 1)
+        if (sign * x > 0).any()
     ]
-    near, far = (fitted(x, shape).curves(factor * np.array(ends)[:, None]) for factor in (1, 1e6))
+    near, far = (
+        fitted(x, shape).curves(factor * np.array(ends)[:, None]) for factor in (1, 1e6)
+    )
     np.testing.assert_array_equal(near, far)

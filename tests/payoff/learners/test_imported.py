@@ -33,25 +33,37 @@ from tests.messages import says
 N = 200
 RNG = np.random.default_rng(0)
 WORDS = ("mild", "none", "strong")
-SCHEMA = Schema([Feature("age", "numeric"), Feature("pain level", "categorical", WORDS)])
+SCHEMA = Schema(
+    [Feature("age", "numeric"), Feature("pain level", "categorical", WORDS)]
+)
 NUMBERS = Schema([Feature("age", "numeric"), Feature("pulse", "numeric")])
 CLASSES = ("healthy", "ill")
 
 codes = RNG.integers(0, 3, N).astype(float)
-X = np.column_stack((RNG.normal(50, 10, N), codes)).astype(np.float32).astype(np.float64)
-y = np.where(RNG.random(N) < 1 / (1 + np.exp(-(X[:, 0] - 50) / 8 - codes + 1)), "ill", "healthy")
+X = (
+    np.column_stack((RNG.normal(50, 10, N), codes))
+    .astype(np.float32)
+    .astype(np.float64)
+)
+y = np.where(
+    RNG.random(N) < 1 / (1 + np.exp(-(X[:, 0] - 50) / 8 - codes + 1)), "ill", "healthy"
+)
 
 
 def converted(model: object, *, zipmap: bool = True, width: int | None = 2) -> bytes:
     options = {id(model): {"zipmap": zipmap}}
     types = [("X", FloatTensorType([None, width]))]
-    return skl2onnx.to_onnx(model, initial_types=types, options=options).SerializeToString()
+    return skl2onnx.to_onnx(
+        model, initial_types=types, options=options
+    ).SerializeToString()
 
 
 MODELS = {
     "linear": lambda: LogisticRegression().fit(X, y),
     "forest": lambda: RandomForestClassifier(10, max_depth=5, random_state=0).fit(X, y),
-    "three classes": lambda: LogisticRegression().fit(X, np.where(codes == 1, "dead", y)),
+    "three classes": lambda: LogisticRegression().fit(
+        X, np.where(codes == 1, "dead", y)
+    ),
 }
 
 
@@ -66,7 +78,9 @@ def test_the_probabilities_are_those_of_the_original(name, zipmap):
     )
 
     found = pickle.loads(
-        pickle.dumps(load_onnx(converted(model, zipmap=zipmap), NUMBERS, classes, names))
+        pickle.dumps(
+            load_onnx(converted(model, zipmap=zipmap), NUMBERS, classes, names)
+        )
     )
 
     np.testing.assert_allclose(
@@ -77,21 +91,30 @@ def test_the_probabilities_are_those_of_the_original(name, zipmap):
 def test_an_input_for_each_column_is_found_by_its_name():
     """Words and numbers, in another order than the data set's."""
     rows = np.column_stack((np.array(WORDS, dtype=object)[codes.astype(int)], X[:, 0]))
-    steps = ColumnTransformer([("words", OneHotEncoder(), [0]), ("numbers", StandardScaler(), [1])])
+    steps = ColumnTransformer(
+        [("words", OneHotEncoder(), [0]), ("numbers", StandardScaler(), [1])]
+    )
     model = make_pipeline(steps, LogisticRegression()).fit(rows, y)
-    types = [("pain_level", StringTensorType([None, 1])), ("age", FloatTensorType([None, 1]))]
+    types = [
+        ("pain_level", StringTensorType([None, 1])),
+        ("age", FloatTensorType([None, 1])),
+    ]
     content = skl2onnx.to_onnx(model, initial_types=types).SerializeToString()
 
     found = load_onnx(content, SCHEMA, CLASSES, None)
 
-    np.testing.assert_allclose(found.posterior(X), model.predict_proba(rows), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(
+        found.posterior(X), model.predict_proba(rows), rtol=0, atol=1e-6
+    )
     with pytest.raises(ValueError, match="missing"):
         found.posterior(np.array([[50.0, np.nan]]))
 
 
 def net() -> bytes:
     """A network of one layer without labels: a probability of the second class."""
-    weights = onnx.numpy_helper.from_array(np.array([[0.1], [0.2]], dtype=np.float32), "W")
+    weights = onnx.numpy_helper.from_array(
+        np.array([[0.1], [0.2]], dtype=np.float32), "W"
+    )
     nodes = [
         onnx.helper.make_node("MatMul", ["X", "W"], ["Z"]),
         onnx.helper.make_node("Sigmoid", ["Z"], ["P"]),
@@ -116,7 +139,9 @@ def test_names_for_the_classes_of_integers_or_of_a_network_without_labels():
     swapped = load_onnx(content, NUMBERS, CLASSES, ["ill", "healthy"])
     network = load_onnx(net(), NUMBERS, CLASSES, list(CLASSES))
 
-    np.testing.assert_allclose(found.posterior(X), model.predict_proba(X), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(
+        found.posterior(X), model.predict_proba(X), rtol=0, atol=1e-6
+    )
     np.testing.assert_allclose(swapped.posterior(X), found.posterior(X)[:, ::-1])
     np.testing.assert_allclose(
         network.posterior(X)[:, 1], 1 / (1 + np.exp(-X @ [0.1, 0.2])), rtol=0, atol=1e-6
@@ -222,7 +247,10 @@ def test_a_row_alone_equals_itself_among_others():
     with pytest.raises(Invalid) as caught:
         check_alone(by_others, X, by_others.answers(X))
 
-    assert says("/file", "row 0 depends on the other rows", "evaluation mode") in caught.value.flaws
+    assert (
+        says("/file", "row 0 depends on the other rows", "evaluation mode")
+        in caught.value.flaws
+    )
 
 
 SECONDS = 1.7e9 + np.floor(RNG.random(N) * 1.6e7)
@@ -239,7 +267,9 @@ STAY = np.floor(RNG.exponential(300, N))
     ],
     ids=["single", "double", "with an offset", "small numbers"],
 )
-def test_numbers_that_single_precision_rounds_so_that_it_decides(columns, tensor, rounded):
+def test_numbers_that_single_precision_rounds_so_that_it_decides(
+    columns, tensor, rounded
+):
     """A stay of minutes between two times in Unix seconds, which single precision rounds by up to 64."""
     rows = np.column_stack(columns)
     model = LogisticRegression(C=1e9, max_iter=10_000).fit(

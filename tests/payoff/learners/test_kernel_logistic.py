@@ -24,7 +24,9 @@ def problem(K, *, n=60, m=4, seed=0):
 @pytest.mark.parametrize("C", [0.01, 1.0, 100.0])
 @pytest.mark.parametrize("K", [2, 3, 5])
 @pytest.mark.parametrize("name", KERNELS)
-def test_it_is_scikit_learns_logistic_regression_on_a_root_of_the_kernel_matrix(K, C, name):
+def test_it_is_scikit_learns_logistic_regression_on_a_root_of_the_kernel_matrix(
+    K, C, name
+):
     """Weighted and at the same penalty: a reference class changes nothing in the symmetric model. The
     default `gamma` is one over the summed variance.
     """
@@ -64,7 +66,9 @@ def test_the_majority_has_no_function_and_changes_no_probability(name):
         if name != "linear":
             assert not model.model_.alpha[:, code].any()
             assert model.model_.intercept[code] == 0
-    np.testing.assert_allclose(models[0].predict_proba(X), models[1].predict_proba(X), atol=1e-6)
+    np.testing.assert_allclose(
+        models[0].predict_proba(X), models[1].predict_proba(X), atol=1e-6
+    )
     assert [model.majority_ for model in models] == ["ill", "well"]
 
 
@@ -81,7 +85,8 @@ def test_all_rows_as_landmarks_are_the_exact_model(monkeypatch):
     exact = KernelLogistic().fit(X, y)
     assert exact.n_components_ == len(X)
     np.testing.assert_array_equal(
-        KernelLogistic(n_components=999).fit(X, y).predict_proba(X), exact.predict_proba(X)
+        KernelLogistic(n_components=999).fit(X, y).predict_proba(X),
+        exact.predict_proba(X),
     )
     monkeypatch.setattr(kernel_logistic, "EXACT_ROWS", 50)
     monkeypatch.setattr(kernel_logistic, "LANDMARKS", 20)
@@ -89,15 +94,23 @@ def test_all_rows_as_landmarks_are_the_exact_model(monkeypatch):
     assert [model.n_components_ for model in drawn] == [20, 20, 20]
     np.testing.assert_array_equal(drawn[0].predict_proba(X), drawn[1].predict_proba(X))
     monkeypatch.setattr(kernel_logistic, "CELLS", 10 * len(X))
-    assert KernelLogistic().fit(X, y).n_components_ == 10  # a map of more numbers is not made
-    assert not np.allclose(drawn[0].predict_proba(X), drawn[2].predict_proba(X), atol=1e-6)
-    np.testing.assert_allclose(drawn[0].predict_proba(X), exact.predict_proba(X), atol=0.2)
+    assert (
+        KernelLogistic().fit(X, y).n_components_ == 10
+    )  # a map of more numbers is not made
+    assert not np.allclose(
+        drawn[0].predict_proba(X), drawn[2].predict_proba(X), atol=1e-6
+    )
+    np.testing.assert_allclose(
+        drawn[0].predict_proba(X), exact.predict_proba(X), atol=0.2
+    )
 
 
 def test_a_stop_before_the_minimum_is_told():
     """Too few steps give a warning and `converged_` False, with the gradient that is left."""
     X, y, _ = problem(3)
-    with pytest.warns(ConvergenceWarning, match="kernel_logistic stopped after 2 steps"):
+    with pytest.warns(
+        ConvergenceWarning, match="kernel_logistic stopped after 2 steps"
+    ):
         stopped = KernelLogistic(max_iter=2).fit(X, y)
     done = KernelLogistic().fit(X, y)
     assert not stopped.converged_

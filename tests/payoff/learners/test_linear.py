@@ -29,10 +29,16 @@ def pipeline(X, categorical):
             make_pipeline(SimpleImputer(keep_empty_features=True), StandardScaler()),
             numeric,
         ),
-        ("missing", MissingIndicator(features="missing-only", error_on_new=False), numeric),
+        (
+            "missing",
+            MissingIndicator(features="missing-only", error_on_new=False),
+            numeric,
+        ),
         ("categories", OneHotEncoder(handle_unknown="ignore"), list(categorical)),
     ]
-    return ColumnTransformer([step for step in steps if step[2]], sparse_threshold=0).fit(X)
+    return ColumnTransformer(
+        [step for step in steps if step[2]], sparse_threshold=0
+    ).fit(X)
 
 
 def unseen_as_missing(rows, X, categorical):
@@ -51,7 +57,12 @@ def test_folded_probabilities_equal_the_pipelines(numbers, words, K, missing):
     """One product gives `predict_proba` of scikit-learn's pipeline to 1e-12: complete, missing and unseen values."""
     X, y, categorical = mixed(250, K, 3, numbers=numbers, words=words, missing=missing)
     new, _, _ = mixed(
-        120, K, 4, numbers=numbers, words=tuple(count + 2 for count in words), missing=0.3
+        120,
+        K,
+        4,
+        numbers=numbers,
+        words=tuple(count + 2 for count in words),
+        missing=0.3,
     )
     design = Design.fit(X, np.ones(250), categorical)
     model, _ = fit_linear(design.matrix(X), y, np.ones(250), 1.0)
@@ -73,7 +84,10 @@ def test_uncalibrated_it_is_the_pipeline_people_write(K, C):
         pipeline(X, categorical), LogisticRegression(C=C, tol=1e-9, max_iter=5000)
     ).fit(X, y)
     model = Logistic(
-        C=C, numeric_transform="none", calibration="none", categorical_features=categorical
+        C=C,
+        numeric_transform="none",
+        calibration="none",
+        categorical_features=categorical,
     ).fit(X, y)
     np.testing.assert_allclose(model.predict_proba(X), twin.predict_proba(X), atol=1e-5)
     assert model.converged_
@@ -144,7 +158,11 @@ def test_labels_are_judged_together():
     """The shape is that of the labels' sum, whatever their order; a label that is the same in all rows has no say."""
     X, y = rare_in_a_tail(0)
     constant = np.zeros(len(y), dtype=int)
-    assert chosen(X, np.column_stack((constant, y))) == chosen(X, y[:, None]) == chosen(X, y)
+    assert (
+        chosen(X, np.column_stack((constant, y)))
+        == chosen(X, y[:, None])
+        == chosen(X, y)
+    )
     assert chosen(X, constant[:, None]) == "clip"
     single = np.eye(len(y), 1, dtype=int)  # a label of one row cannot be held out
     assert chosen(X, np.hstack((single, y[:, None]))) == "none"

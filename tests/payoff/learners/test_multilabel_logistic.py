@@ -23,7 +23,10 @@ def test_without_a_chain_every_label_is_its_own_logistic_regression(calibration)
             random_state=1,
         ).fit(X, Y[:, label])
         assert np.allclose(
-            together.predict_proba(X)[:, label], alone.predict_proba(X)[:, 1], rtol=0, atol=1e-12
+            together.predict_proba(X)[:, label],
+            alone.predict_proba(X)[:, 1],
+            rtol=0,
+            atol=1e-12,
         )
         assert together.calibrations_[label] == alone.calibration_
 
@@ -34,7 +37,9 @@ def test_a_chain_learns_what_labels_tell_about_each_other():
     X = rng.normal(size=(4000, 2))
     first, second = X.T > 0
     third = first ^ second  # no line through the features separates it
-    Y = np.column_stack((first & (rng.random(4000) < 0.9), first & second, third)).astype(int)
+    Y = np.column_stack(
+        (first & (rng.random(4000) < 0.9), first & second, third)
+    ).astype(int)
     new, truth = X[2000:], Y[2000:]
     losses = []
     for chain in (False, True):

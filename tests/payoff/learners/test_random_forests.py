@@ -22,22 +22,32 @@ from tests.reference.tables import drawn, mixed
 )
 def test_it_is_scikit_learns_forest(trees, most, labels):
     """Without calibration and categories: the probabilities of that forest, of classes or labels, grown in one go."""
-    given = {"n_estimators": trees, "max_features": most, "min_samples_leaf": 2, "random_state": 3}
+    given = {
+        "n_estimators": trees,
+        "max_features": most,
+        "min_samples_leaf": 2,
+        "random_state": 3,
+    }
     if labels is None:
         X, y, _ = mixed(200, 3, 0, words=())
         new, _, _ = mixed(100, 3, 1, words=())
-        model, theirs = RandomForest(calibration="none", **given), RandomForestClassifier(**given)
+        model, theirs = (
+            RandomForest(calibration="none", **given),
+            RandomForestClassifier(**given),
+        )
         expected = theirs.fit(X, y).predict_proba(new)
     else:
         (X, y), new = drawn(200), drawn(100, 1)[0][:, :3]
         X, y = X[:, :3], y[:, :labels]
         model = MultilabelForest(calibration="none", **given)
         theirs = (
-            RandomForestClassifier(**given).fit(X, y if labels > 1 else y[:, 0]).predict_proba(new)
+            RandomForestClassifier(**given)
+            .fit(X, y if labels > 1 else y[:, 0])
+            .predict_proba(new)
         )
-        expected = np.column_stack([p[:, 1] for p in (theirs if labels > 1 else [theirs])]).clip(
-            1e-15, 1 - 1e-15
-        )
+        expected = np.column_stack(
+            [p[:, 1] for p in (theirs if labels > 1 else [theirs])]
+        ).clip(1e-15, 1 - 1e-15)
     np.testing.assert_allclose(model.fit(X, y).predict_proba(new), expected, atol=1e-6)
 
 
@@ -51,7 +61,9 @@ def test_values_rounded_to_float32_are_split_where_scikit_learn_splits_them(valu
     model = RandomForest(
         n_estimators=3, min_samples_leaf=1, calibration="none", random_state=0
     ).fit(X, y)
-    cuts = [tree.tree_.threshold[tree.tree_.feature == 0] for tree in theirs.estimators_]
+    cuts = [
+        tree.tree_.threshold[tree.tree_.feature == 0] for tree in theirs.estimators_
+    ]
     at = np.concatenate([X[:, 0], *cuts])[:, None]
     near = np.concatenate(
         [at, np.nextafter(at, np.inf), np.nextafter(at, -np.inf), at * (1 + 1e-9)]
@@ -74,7 +86,9 @@ def checkers(n):
     return X, np.floor(X).sum(axis=1).astype(int) % 3
 
 
-@pytest.mark.parametrize(("rows", "leaf"), [(noisy_steps(400, 0.3), 5), (checkers(400), 1)])
+@pytest.mark.parametrize(
+    ("rows", "leaf"), [(noisy_steps(400, 0.3), 5), (checkers(400), 1)]
+)
 def test_leaves_are_as_large_as_noise_asks(rows, leaf):
     """A forest of leaves of one row repeats the noise; large ones miss the squares."""
     model = RandomForest(random_state=0).fit(*rows)
@@ -89,7 +103,11 @@ def test_leaves_of_numbers_are_those_whose_quantiles_cost_least(noise, leaf):
     model = RandomForest(task="regression", n_estimators=30, random_state=0).fit(X, y)
     sizes = (1, 3, 10)
     given = [clone(model).set_params(min_samples_leaf=size).fit(X, y) for size in sizes]
-    assert model.min_samples_leaf_ == leaf == sizes[np.argmin([one.model_.cost for one in given])]
+    assert (
+        model.min_samples_leaf_
+        == leaf
+        == sizes[np.argmin([one.model_.cost for one in given])]
+    )
     np.testing.assert_array_equal(model.predict(X), given[sizes.index(leaf)].predict(X))
     assert model.refit(X[:200], y[:200]).min_samples_leaf_ == leaf
 
@@ -109,7 +127,10 @@ def test_label_vectors_are_those_of_the_rows_in_the_same_leaves(monkeypatch):
     few = Neighbours.of(model.model_, X, Y, weights)
 
     assert (model.neighbours_.trees, few.trees) == (7, 4)
-    for found, trees in ((model.label_vectors(new), 7), (few.find(model.model_, new), 4)):
+    for found, trees in (
+        (model.label_vectors(new), 7),
+        (few.find(model.model_, new), 4),
+    ):
         own, leaves = theirs.apply(X)[:, :trees], theirs.apply(new)[:, :trees]
         for (vectors, shares, cut), leaf in zip(found, leaves, strict=True):
             beside = own == leaf
@@ -118,10 +139,15 @@ def test_label_vectors_are_those_of_the_rows_in_the_same_leaves(monkeypatch):
             assert shares == pytest.approx(expected, abs=1e-6)
             assert shares.sum() == pytest.approx(1, abs=1e-12)
             assert cut == pytest.approx(0, abs=1e-6)
-    assert model.label_vector_work(new[:1]) == (theirs.apply(X) == theirs.apply(new[:1])).sum()
+    assert (
+        model.label_vector_work(new[:1])
+        == (theirs.apply(X) == theirs.apply(new[:1])).sum()
+    )
     whole = list(model.label_vectors(new))
     monkeypatch.setattr(multilabel, "MAX_VECTORS", 2)
-    for (_, shares, _), (vectors, kept, cut) in zip(whole, model.label_vectors(new), strict=True):
+    for (_, shares, _), (vectors, kept, cut) in zip(
+        whole, model.label_vectors(new), strict=True
+    ):
         heaviest = np.sort(shares)[-2:]
         assert len(vectors) == len(heaviest)
         assert np.sort(kept) == pytest.approx(heaviest / heaviest.sum(), abs=1e-12)
@@ -129,7 +155,9 @@ def test_label_vectors_are_those_of_the_rows_in_the_same_leaves(monkeypatch):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_numbers_have_the_distribution_of_the_leaves_corrected_out_of_bag(weighted, monkeypatch):
+def test_numbers_have_the_distribution_of_the_leaves_corrected_out_of_bag(
+    weighted, monkeypatch
+):
     """By scikit-learn's own leaves, one row after the other; whatever rows are in memory together."""
     X, classes, _ = mixed(90, 3, 0, words=())
     new, y = mixed(12, 3, 1, words=())[0], np.round(np.nan_to_num(X[:, 0]) + classes, 1)
@@ -159,15 +187,14 @@ def test_numbers_have_the_distribution_of_the_leaves_corrected_out_of_bag(weight
     line, less = np.arange(401) / 400, np.zeros(401)
     for i in rows:
         low, tied, _ = band_shares(
-            near_numbers(own, y, weights, unseen[i], without=i), [y[i], np.nextafter(y[i], 99)]
+            near_numbers(own, y, weights, unseen[i], without=i),
+            [y[i], np.nextafter(y[i], 99)],
         )
         passed = np.clip((line - low) / tied, 0, 1) if tied else low + 1e-12 < line
         less += weights[i] / weights[rows].mean() * passed
     curve = (less + 20 * line) / (len(rows) + 20)
     curve[-1] = 1
-    if (
-        weighted
-    ):  # else shares are fractions of few numbers, which rounding takes to either side of the line
+    if weighted:  # else shares are fractions of few numbers, which rounding takes to either side of the line
         np.testing.assert_allclose(model.model_.curve, curve, atol=1e-12)
     reached = np.interp(np.cumsum(shares, axis=1), line, model.model_.curve)
     np.testing.assert_allclose(
@@ -179,9 +206,9 @@ def test_as_many_trees_keep_their_rows_as_there_is_room_for(monkeypatch):
     """At least one; the mean is that of these."""
     X, y = noisy_steps(100, 0.3)
     monkeypatch.setattr(quantile_forest, "_MAX_MEMBERS", 399)
-    model = RandomForest(task="regression", n_estimators=7, calibration="none", random_state=0).fit(
-        X, y
-    )
+    model = RandomForest(
+        task="regression", n_estimators=7, calibration="none", random_state=0
+    ).fit(X, y)
     assert model.model_.forest.n_trees == 3
     np.testing.assert_allclose(
         model.distribution(X).shares([1.0])[:, 1], model.predict(X), atol=1e-12

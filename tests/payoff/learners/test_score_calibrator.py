@@ -54,7 +54,9 @@ def test_a_score_for_each_of_two_classes_counts_by_their_difference():
         np.column_stack((7 - s, np.full(len(s), 7.0))), y
     )
     both = np.column_stack((1 - s, np.ones(len(s))))
-    np.testing.assert_allclose(two.posterior(both), one.posterior(s[:, None]), atol=1e-9)
+    np.testing.assert_allclose(
+        two.posterior(both), one.posterior(s[:, None]), atol=1e-9
+    )
 
 
 @pytest.mark.parametrize(("scale", "shift"), UNITS[:2])
@@ -65,7 +67,9 @@ def test_three_scores_get_one_slope_and_offsets(scale, shift):
     y = (rng.random(3000)[:, None] > truth.cumsum(axis=1)).sum(axis=1)
 
     def loss(line):
-        return -log_softmax(line[0] * S + [0, *line[1:]], axis=1)[np.arange(3000), y].mean()
+        return -log_softmax(line[0] * S + [0, *line[1:]], axis=1)[
+            np.arange(3000), y
+        ].mean()
 
     best = minimize(loss, [1.0, 0.0, 0.0], method="BFGS").x
     X = scale * S + shift * np.array([1.0, 2.0, 0.0])
@@ -79,7 +83,9 @@ def test_probabilities_are_calibrated_in_the_log_odds():
     s, y = two_classes()
     P = np.column_stack((expit(-2 * s), expit(2 * s)))  # too sure of themselves
     model = ScoreCalibrator(calibration="sigmoid", input="probabilities").fit(P, y)
-    np.testing.assert_allclose(model.posterior(P)[:, 1], platt(logit(P[:, 1]), y), atol=1e-4)
+    np.testing.assert_allclose(
+        model.posterior(P)[:, 1], platt(logit(P[:, 1]), y), atol=1e-4
+    )
 
 
 def test_rows_that_are_no_probabilities_get_none():
@@ -87,7 +93,12 @@ def test_rows_that_are_no_probabilities_get_none():
     P = np.column_stack((expit(-s), expit(s)))
     model = ScoreCalibrator(input="probabilities").fit(P, y)
     bad = np.array([[0.5, 0.6], [-0.1, 1.1], [np.nan, 0.5], [0.25, 0.75]])
-    assert np.isnan(model.posterior(bad)).all(axis=1).tolist() == [True, True, True, False]
+    assert np.isnan(model.posterior(bad)).all(axis=1).tolist() == [
+        True,
+        True,
+        True,
+        False,
+    ]
 
 
 @pytest.mark.parametrize("rows", [6, 60, 3000])
@@ -96,7 +107,8 @@ def test_auto_prefers_a_sigmoid_and_never_leaves_scores_as_they_are(rows):
     assert ScoreCalibrator(random_state=0).fit(s[:, None], y).calibration_ == "sigmoid"
     P = np.column_stack((expit(-s), expit(s)))
     assert (
-        ScoreCalibrator(input="probabilities", random_state=0).fit(P, y).calibration_ == "none"
+        ScoreCalibrator(input="probabilities", random_state=0).fit(P, y).calibration_
+        == "none"
     ) == (rows == 6)
 
 
@@ -125,7 +137,9 @@ def test_a_mark_in_many_rows_does_not_merge_the_other_scores(method, share, mark
     model = ScoreCalibrator(calibration=method).fit(s[:, None], y)
     known = s != mark
     new = model.posterior(s[known, None])[:, 1]
-    assert rank_area(new, y[known] == 1)[0] > rank_area(s[known], y[known] == 1)[0] - 0.005
+    assert (
+        rank_area(new, y[known] == 1)[0] > rank_area(s[known], y[known] == 1)[0] - 0.005
+    )
     assert not model.doubts_
 
     rng = np.random.default_rng(8)
@@ -134,12 +148,16 @@ def test_a_mark_in_many_rows_does_not_merge_the_other_scores(method, share, mark
     plain = ScoreCalibrator(calibration=method).fit(S, y).posterior(S)
     S[rng.random(S.shape) < 0.05 * (1 - np.eye(3)[y])] = -1e30
     P = ScoreCalibrator(calibration=method).fit(S, y).posterior(S)
-    assert (P.argmax(axis=1) == plain.argmax(axis=1))[(S > -1e29).all(axis=1)].mean() > 0.95
+    assert (P.argmax(axis=1) == plain.argmax(axis=1))[
+        (S > -1e29).all(axis=1)
+    ].mean() > 0.95
 
 
 def test_scores_that_hardly_rank_the_classes_are_doubted():
     y = np.arange(400) % 2
-    weak = ScoreCalibrator(calibration="isotonic").fit(np.arange(400.0)[:, None], y[::-1])
+    weak = ScoreCalibrator(calibration="isotonic").fit(
+        np.arange(400.0)[:, None], y[::-1]
+    )
     assert ["hardly rank" in doubt for doubt in weak.doubts_] == [True]
     down = ScoreCalibrator(calibration="isotonic").fit(
         np.arange(400.0)[::-1, None], (np.arange(400) > 200).astype(int)
@@ -152,7 +170,9 @@ def test_few_rows_are_calibrated_from_ten_on_and_said_to_be_left_alone_below():
     for minority, method in ((9, "none"), (10, "sigmoid")):
         y = (np.arange(200) < minority).astype(int)
         p = np.clip(0.3 * y + rng.random(200) * 0.6, 0.01, 0.99)
-        found = ScoreCalibrator(input="probabilities").fit(np.column_stack((1 - p, p)), y)
+        found = ScoreCalibrator(input="probabilities").fit(
+            np.column_stack((1 - p, p)), y
+        )
         assert found.calibration_ == method
         assert bool(found.doubts_) == (method == "none")
         assert method == "sigmoid" or "left uncalibrated" in found.doubts_[0]
@@ -167,8 +187,12 @@ def test_scores_from_0_to_1_count_as_probabilities(columns):
     P = softmax(6 * rng.normal(size=(500, K)) + 8 * np.eye(K)[y], axis=1)
     sent = P[:, 1:] if columns == 1 else P
     by_scores = ScoreCalibrator(calibration="sigmoid").fit(sent, y)
-    by_probabilities = ScoreCalibrator(input="probabilities", calibration="sigmoid").fit(P, y)
-    np.testing.assert_allclose(by_scores.posterior(sent), by_probabilities.posterior(P), atol=1e-6)
+    by_probabilities = ScoreCalibrator(
+        input="probabilities", calibration="sigmoid"
+    ).fit(P, y)
+    np.testing.assert_allclose(
+        by_scores.posterior(sent), by_probabilities.posterior(P), atol=1e-6
+    )
 
 
 def right(seed, power=1.0):
@@ -188,7 +212,9 @@ def test_what_is_right_already_is_left_alone():
 
 
 def test_overconfidence_gets_a_sigmoid():
-    assert [best_calibration(*right(seed, power=3)) for seed in range(5)] == ["sigmoid"] * 5
+    assert [best_calibration(*right(seed, power=3)) for seed in range(5)] == [
+        "sigmoid"
+    ] * 5
 
 
 def test_calibrators_see_only_rows_that_their_model_did_not():

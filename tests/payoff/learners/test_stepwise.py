@@ -15,9 +15,14 @@ from tests.reference.tables import mixed
 def made(kind, categorical):
     if kind == "random_forest":
         return RandomForest(
-            n_estimators=8, calibration="sigmoid", categorical_features=categorical, random_state=0
+            n_estimators=8,
+            calibration="sigmoid",
+            categorical_features=categorical,
+            random_state=0,
         )
-    return BudgetForest(alpha=1, n_estimators=8, categorical_features=categorical, random_state=0)
+    return BudgetForest(
+        alpha=1, n_estimators=8, categorical_features=categorical, random_state=0
+    )
 
 
 @pytest.mark.parametrize("kind", ["random_forest", "budget_forest"])
@@ -42,7 +47,9 @@ def test_rows_travel_through_forests_that_did_not_see_them():
     """With labels drawn by lot, a forest is sure about rows that it has seen, and clueless about others."""
     random = np.random.default_rng(0)
     X, y = random.normal(size=(300, 4)), random.integers(0, 2, 300)
-    forest = RandomForest(n_estimators=20, min_samples_leaf=1, calibration="none", random_state=0)
+    forest = RandomForest(
+        n_estimators=20, min_samples_leaf=1, calibration="none", random_state=0
+    )
     model = forest.fit(X, y).learn_stops(X, y, Prices.unit(4))
     known = model.experience_
     ends = known.P[np.arange(300), known.length]
@@ -65,13 +72,18 @@ def test_a_budget_forest_is_calibrated_by_it():
 
 def test_a_sorted_table_teaches_about_every_class():
     """Rows sorted by label: of each class its share travels, and of a rare one at least a row."""
-    X, y = np.random.default_rng(0).normal(size=(12_000, 2)), np.repeat([0, 1, 2], [7000, 4994, 6])
+    X, y = (
+        np.random.default_rng(0).normal(size=(12_000, 2)),
+        np.repeat([0, 1, 2], [7000, 4994, 6]),
+    )
     X[:, 0] += y
     model = RandomForest(
         n_estimators=2, min_samples_leaf=50, calibration="none", random_state=0
     ).fit(X, y)
     known = model.learn_stops(X, y, Prices.unit(2)).experience_
-    assert np.bincount(known.y).tolist() == pytest.approx([7000 / 6, 4994 / 6, 1], abs=1.1)
+    assert np.bincount(known.y).tolist() == pytest.approx(
+        [7000 / 6, 4994 / 6, 1], abs=1.1
+    )
 
 
 def test_many_classes_and_features_keep_fewer_rows(monkeypatch):
@@ -91,14 +103,25 @@ def test_many_classes_and_features_keep_fewer_rows(monkeypatch):
 @pytest.mark.parametrize(
     ("model", "X", "y"),
     [
-        (RandomForest(n_estimators=3), np.arange(20.0).reshape(10, 2), np.array([0] * 9 + [1])),
-        (BudgetForest(alpha=0, n_estimators=3), np.zeros((10, 2)), np.array([0, 1] * 5)),
+        (
+            RandomForest(n_estimators=3),
+            np.arange(20.0).reshape(10, 2),
+            np.array([0] * 9 + [1]),
+        ),
+        (
+            BudgetForest(alpha=0, n_estimators=3),
+            np.zeros((10, 2)),
+            np.array([0, 1] * 5),
+        ),
         (BudgetForest(budget=0), np.arange(20.0).reshape(10, 2), np.array([0, 1] * 5)),
     ],
 )
 def test_where_there_is_nothing_to_learn(model, X, y):
     """One row of a class, or a forest that asks for nothing: no experience, and no failure."""
     assert (
-        model.set_params(random_state=0).fit(X, y).learn_stops(X, y, Prices.unit(2)).experience_
+        model.set_params(random_state=0)
+        .fit(X, y)
+        .learn_stops(X, y, Prices.unit(2))
+        .experience_
         is None
     )

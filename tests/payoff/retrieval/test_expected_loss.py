@@ -14,7 +14,13 @@ from payoff.errors import Invalid, TooLarge
 from payoff.retrieval import quadrature, windows
 from payoff.retrieval.losses import SetTerms
 from payoff.retrieval.quadrature import LANES, Curve, exponential_sum, rates
-from payoff.retrieval.selection import CURVES, DP_LIMIT, check_usable, expected_losses, select
+from payoff.retrieval.selection import (
+    CURVES,
+    DP_LIMIT,
+    check_usable,
+    expected_losses,
+    select,
+)
 from payoff.retrieval.windows import MEANS, MeanOfRates
 from tests.reference import losses
 from tests.reference.losses import HOSTILE, LOSSES
@@ -68,7 +74,15 @@ def test_losses_in_counts_agree_with_the_definitions(name, empty):
 
 @pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize(
-    "n", [0, 1, 2, 3, 8, *(pytest.param(DP_LIMIT + i, marks=pytest.mark.sampled) for i in (0, 1))]
+    "n",
+    [
+        0,
+        1,
+        2,
+        3,
+        8,
+        *(pytest.param(DP_LIMIT + i, marks=pytest.mark.sampled) for i in (0, 1)),
+    ],
 )
 def test_the_error_of_every_entry_is_within_its_bound(name, n):
     """By the tables for small sets, and by the methods for large ones."""
@@ -92,17 +106,27 @@ def test_the_error_of_every_entry_is_within_its_bound(name, n):
             assert off <= 1e-12 * largest or name in HOSTILE, (kind, empty)
 
 
-BLOCKS = (quadrature.CHUNK, windows.SPAN, 2 * windows.SPAN, quadrature.BLOCK, 2 * quadrature.BLOCK)
+BLOCKS = (
+    quadrature.CHUNK,
+    windows.SPAN,
+    2 * windows.SPAN,
+    quadrature.BLOCK,
+    2 * quadrature.BLOCK,
+)
 
 
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("kind", ["uniform", "rare"])
-@pytest.mark.parametrize("n", [block + offset for block in BLOCKS for offset in (-1, 0, 1)])
+@pytest.mark.parametrize(
+    "n", [block + offset for block in BLOCKS for offset in (-1, 0, 1)]
+)
 @pytest.mark.sampled
 def test_entries_around_block_boundaries_are_right(name, kind, n):
     p = ranked(kind, n)
     found = CURVES[LOSSES[name].name](p, LOSSES[name], 0)
-    places = {0, 1, n // 2, n - 1, n} | {b + i for b in BLOCKS for i in (-1, 0, 1) if b + i <= n}
+    places = {0, 1, n // 2, n - 1, n} | {
+        b + i for b in BLOCKS for i in (-1, 0, 1) if b + i <= n
+    }
     places = sorted(places)[:: 1 + n // 800 if n >= 600 else 1]
 
     for k in [*places, *(range(0, n, 97) if n == BLOCKS[-1] else ())]:
@@ -130,7 +154,19 @@ def test_means_are_right_on_both_sides_of_the_gauss_rules(kind, name):
     back = int(np.searchsorted(variance, variance[-1] - windows.GAUSS_FROM))
     ks = np.unique(
         np.clip(
-            [0, 40, front - 1, front, front + 1, front + 2, n // 2, back - 1, back, back + 1, n],
+            [
+                0,
+                40,
+                front - 1,
+                front,
+                front + 1,
+                front + 2,
+                n // 2,
+                back - 1,
+                back,
+                back + 1,
+                n,
+            ],
             0,
             n,
         )
@@ -168,7 +204,10 @@ def test_the_certified_search_finds_the_minimum_of_the_curve(kind, name, n):
     ("special", "general"),
     [
         (losses.f_beta(1), losses.fractional_linear([0, -2, 1, 1], [0, 0, 1, 1])),
-        (losses.f_beta(0.5), losses.fractional_linear([0, -1.25, 1, 0.25], [0, 0, 1, 0.25])),
+        (
+            losses.f_beta(0.5),
+            losses.fractional_linear([0, -1.25, 1, 0.25], [0, 0, 1, 0.25]),
+        ),
         (losses.jaccard(), losses.fractional_linear([0, -2, 1, 1], [0, -1, 1, 1])),
     ],
 )
@@ -176,7 +215,10 @@ def test_the_certified_search_finds_the_minimum_of_the_curve(kind, name, n):
 def test_f_and_jaccard_are_fractional_linear_losses(special, general, empty):
     """Also of a hundred thousand items, where no double sum reaches."""
     p = ranked("uniform", 5000) if empty else ranked("rare", 100_000)
-    one, other = expected_losses(p, special, empty=empty), expected_losses(p, general, empty=empty)
+    one, other = (
+        expected_losses(p, special, empty=empty),
+        expected_losses(p, general, empty=empty),
+    )
 
     np.testing.assert_allclose(one.values, other.values, rtol=0, atol=1e-12)
     assert one.error < 1e-10
@@ -229,10 +271,15 @@ ROUNDING = 2e-15
 def test_the_sum_is_within_its_error_in_the_interval(power, low, high):
     rule = exponential_sum(power, low, high)
     a = np.exp(np.linspace(np.log(low), np.log(high), 2001))
-    relative = np.exp(-np.outer(a, rule.t)) @ (rule.w / low**-power) * (a / low) ** power - 1
+    relative = (
+        np.exp(-np.outer(a, rule.t)) @ (rule.w / low**-power) * (a / low) ** power - 1
+    )
 
     assert rule.error < 3e-16
-    assert np.abs(relative).max() <= rule.error + ROUNDING * np.log(a).max() / 14 + ROUNDING
+    assert (
+        np.abs(relative).max()
+        <= rule.error + ROUNDING * np.log(a).max() / 14 + ROUNDING
+    )
 
 
 @pytest.mark.parametrize("power", [1.0, 0.5])

@@ -90,9 +90,9 @@ def test_a_denominator_that_is_nearly_zero_is_none():
     """It was taken for zero, and its outcomes for `empty`."""
     exact = losses.fractional_linear([1, -1, 0, 0], [1, 0, -1 + 1e-13, 0])
     below = 1 + Fraction(-1 + 1e-13)
-    assert exact.of_counts(np.array(1), np.array(3), np.array(1), 3)[()] == pytest.approx(
-        float(Fraction(2, 3) / below)
-    )
+    assert exact.of_counts(np.array(1), np.array(3), np.array(1), 3)[
+        ()
+    ] == pytest.approx(float(Fraction(2, 3) / below))
 
 
 def test_only_exact_zeros_give_the_empty_loss():
@@ -102,8 +102,12 @@ def test_only_exact_zeros_give_the_empty_loss():
     assert Fraction(d[0]) + Fraction(d[1]) + Fraction(d[3]) == 0
     for n in (1, 3, 7, 11):
         loss = losses.fractional_linear(c, d)
-        assert loss.of_counts(np.array(n), np.array(n), np.array(n), n, empty=0)[()] == 0
-        assert loss.of_counts(np.array(n), np.array(n), np.array(n), n, empty=1)[()] == 1
+        assert (
+            loss.of_counts(np.array(n), np.array(n), np.array(n), n, empty=0)[()] == 0
+        )
+        assert (
+            loss.of_counts(np.array(n), np.array(n), np.array(n), n, empty=1)[()] == 1
+        )
 
 
 def test_a_loss_that_rises_slowly_is_rejected():

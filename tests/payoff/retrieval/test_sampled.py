@@ -23,7 +23,12 @@ def drawn(seed, L, most, spread=1.0):
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.integers(0, 9999), st.integers(1, 6), st.integers(1, 10), NAMES, st.integers(0, 1), st.data()
+    st.integers(0, 9999),
+    st.integers(1, 6),
+    st.integers(1, 10),
+    NAMES,
+    st.integers(0, 1),
+    st.data(),
 )
 def test_the_set_is_the_best_of_all_sets(seed, L, most, name, empty, data):
     """Within bounds on its size; its loss, recall and precision are those on the vectors, and the
@@ -37,15 +42,23 @@ def test_the_set_is_the_best_of_all_sets(seed, L, most, name, empty, data):
         [(vectors, weights)], p[None], SetTerms(loss, empty, k_min=low, k_max=high)
     )
     law = raked(vectors, weights, p, sampled.RAKING_PASSES)
-    every, losses, recalls, precisions = expected_of_all_sets(vectors, law, loss, empty=empty)
+    every, losses, recalls, precisions = expected_of_all_sets(
+        vectors, law, loss, empty=empty
+    )
     sizes = every.sum(axis=1)
-    row = np.flatnonzero((every == np.isin(np.arange(L), found.selected)).all(axis=1))[0]
+    row = np.flatnonzero((every == np.isin(np.arange(L), found.selected)).all(axis=1))[
+        0
+    ]
 
     assert found.k[0] == sizes[row]
     assert low <= found.k[0] <= high
-    assert losses[row] == pytest.approx(losses[(low <= sizes) & (sizes <= high)].min(), abs=1e-12)
+    assert losses[row] == pytest.approx(
+        losses[(low <= sizes) & (sizes <= high)].min(), abs=1e-12
+    )
     expected = [losses[row], precisions[row], recalls[row]]
-    assert found.figures[:3, 0] == pytest.approx(expected, abs=max(found.figures[3, 0], 1e-13))
+    assert found.figures[:3, 0] == pytest.approx(
+        expected, abs=max(found.figures[3, 0], 1e-13)
+    )
     assert found.figures[3:, 0] == pytest.approx([0, 0, 1 / (law**2).sum()], abs=1e-9)
     assert marginals[0] == pytest.approx(law @ vectors, abs=1e-12)
     assert (np.diff(marginals[0, found.selected]) <= 0).all()
@@ -58,7 +71,9 @@ def test_a_search_that_ends_early_bounds_what_it_missed(steps, monkeypatch):
     gaps = []
     for seed in range(15):
         vectors, weights, p = drawn(seed, 6, 10)
-        found, _ = select_sampled([(vectors, weights)], p[None], SetTerms(Loss("jaccard")))
+        found, _ = select_sampled(
+            [(vectors, weights)], p[None], SetTerms(Loss("jaccard"))
+        )
         law = raked(vectors, weights, p, sampled.RAKING_PASSES)
         losses = expected_of_all_sets(vectors, law, Loss("jaccard"))[1]
         gaps.append(found.figures[4, 0])
@@ -72,10 +87,16 @@ def test_many_rows_are_rows_alone():
     P = np.array([p for _, _, p in rows])
     terms = SetTerms(Loss("jaccard"))
     together, _ = select_sampled([row[:2] for row in rows], P, terms)
-    alone = [select_sampled([row[:2]], P[i : i + 1], terms)[0] for i, row in enumerate(rows)]
+    alone = [
+        select_sampled([row[:2]], P[i : i + 1], terms)[0] for i, row in enumerate(rows)
+    ]
 
-    assert np.array_equal(together.selected, np.concatenate([one.selected for one in alone]))
-    assert np.array_equal(together.figures, np.column_stack([one.figures for one in alone]))
+    assert np.array_equal(
+        together.selected, np.concatenate([one.selected for one in alone])
+    )
+    assert np.array_equal(
+        together.figures, np.column_stack([one.figures for one in alone])
+    )
     assert len(select_sampled([], np.empty((0, 4)), terms)[0].k) == 0
 
 
@@ -93,7 +114,8 @@ def test_losses_are_concave_in_the_true_positives(name):
     loss = Loss(name, 2.0 if name == "f_beta" else None)
     inner = (tp >= 1) & (tp < np.minimum(k, positives)) & (k + positives - tp < 9)
     below, at, above = (
-        loss.of_counts((tp + by)[inner], k[inner], positives[inner], 8) for by in (-1, 0, 1)
+        loss.of_counts((tp + by)[inner], k[inner], positives[inner], 8)
+        for by in (-1, 0, 1)
     )
 
     assert (below + above <= 2 * at + 1e-12).all()

@@ -49,7 +49,9 @@ def sets_of(many):
     """Selected sets, one by one."""
     ends = np.cumsum(many.k)[:-1], np.cumsum(many.lengths)[:-1]
     indices = np.split(many.selected, ends[0])
-    curves = [None] * len(many.k) if many.curves is None else np.split(many.curves, ends[1])
+    curves = (
+        [None] * len(many.k) if many.curves is None else np.split(many.curves, ends[1])
+    )
     columns = (*many.figures.tolist(), many.k.tolist(), indices, curves)
     return [One(*one, many.warnings) for one in zip(*columns, strict=False)]
 
@@ -109,7 +111,9 @@ def test_no_set_of_classes_is_better_than_the_one_selected(weights, loss, empty)
 
 def test_classes_of_many_rows_are_independent_and_ties_keep_their_order():
     rows = np.array([[0.2, 0.5, 0.3], [1.0, 0.0, 0.0], [1 / 3, 1 / 3, 1 / 3]])
-    many = sets_of(select_class_set(rows, SetTerms(losses.f_beta(), k_min=1, k_max=99, curve=True)))
+    many = sets_of(
+        select_class_set(rows, SetTerms(losses.f_beta(), k_min=1, k_max=99, curve=True))
+    )
 
     for i, row in enumerate(rows):
         [alone] = sets_of(
@@ -128,7 +132,9 @@ def test_reordering_the_items_reorders_the_selection(p, loss, data):
     order = data.draw(st.permutations(range(len(p))))
     one, other = best(p, SetTerms(loss)), best([p[i] for i in order], SetTerms(loss))
 
-    assert one.expected_loss == pytest.approx(other.expected_loss, abs=1e-14 + one.error_bound)
+    assert one.expected_loss == pytest.approx(
+        other.expected_loss, abs=1e-14 + one.error_bound
+    )
     assert [p[i] for i in one.indices] == [p[order[i]] for i in other.indices]
 
 
@@ -162,8 +168,12 @@ def test_ties_keep_the_callers_order(n):
 
 
 @pytest.mark.parametrize("curve", [False, True])
-@pytest.mark.parametrize("loss", [losses.g_mean(), losses.h_mean()], ids=lambda loss: loss.name)
-def test_an_unproven_search_gives_the_same_result_with_a_warning(loss, curve, monkeypatch):
+@pytest.mark.parametrize(
+    "loss", [losses.g_mean(), losses.h_mean()], ids=lambda loss: loss.name
+)
+def test_an_unproven_search_gives_the_same_result_with_a_warning(
+    loss, curve, monkeypatch
+):
     p = np.full(4000, 0.03)
     proven = best(p, SetTerms(loss, curve=curve))
     monkeypatch.setattr("payoff.retrieval.windows.MOST_FULL_LAWS", 0)
@@ -178,7 +188,8 @@ def test_an_unproven_search_gives_the_same_result_with_a_warning(loss, curve, mo
 
 
 @pytest.mark.parametrize(
-    ("bounds", "place"), [({"k_min": 3}, "/k_min"), ({"k_min": 2, "k_max": 1}, "/k_min")]
+    ("bounds", "place"),
+    [({"k_min": 3}, "/k_min"), ({"k_min": 2, "k_max": 1}, "/k_min")],
 )
 def test_bounds_that_exclude_every_size_are_refused_by_place(bounds, place):
     with pytest.raises(Invalid) as refused:
@@ -193,12 +204,19 @@ def agree(p, sizes, loss, threads=None, **terms):
 
     assert len(many) == len(sizes)
     for i in range(len(sizes)):
-        one, found = best(p[offsets[i] : offsets[i + 1]], SetTerms(loss, **terms)), many[i]
+        one, found = (
+            best(p[offsets[i] : offsets[i + 1]], SetTerms(loss, **terms)),
+            many[i],
+        )
         assert found.expected_loss == pytest.approx(one.expected_loss, abs=1e-13)
         if found.k == one.k:  # else two sizes that tie but for rounding
             assert np.array_equal(found.indices, one.indices)
-            assert found.expected_recall == pytest.approx(one.expected_recall, abs=1e-13)
-            assert found.expected_precision == pytest.approx(one.expected_precision, abs=1e-13)
+            assert found.expected_recall == pytest.approx(
+                one.expected_recall, abs=1e-13
+            )
+            assert found.expected_precision == pytest.approx(
+                one.expected_precision, abs=1e-13
+            )
         assert found.error_bound < 3e-12
         if terms.get("curve"):
             np.testing.assert_allclose(found.curve, one.curve, rtol=0, atol=1e-13)
@@ -216,7 +234,9 @@ def agree(p, sizes, loss, threads=None, **terms):
 def test_groups_get_the_same_sets_as_alone(sizes, loss, seed, curve, empty, k_max):
     rng = np.random.default_rng(seed)
     p = np.where(
-        rng.random(sum(sizes)) < 0.3, rng.integers(0, 3, sum(sizes)) / 2, rng.random(sum(sizes))
+        rng.random(sum(sizes)) < 0.3,
+        rng.integers(0, 3, sum(sizes)) / 2,
+        rng.random(sum(sizes)),
     )
     agree(p, sizes, loss, curve=curve, empty=empty, k_max=k_max)
 
@@ -239,9 +259,9 @@ def test_an_unproven_search_of_a_large_group_adds_a_warning(monkeypatch):
     monkeypatch.setattr("payoff.retrieval.windows.MOST_FULL_LAWS", 0)
     p, offsets = np.full(2170, 0.05), [0, 2000, 2070, 2170]
     for threads in 1, 2:
-        assert select_many(p, offsets, SetTerms(losses.g_mean()), threads=threads).warnings == (
-            UNPROVEN_WARNING,
-        )
+        assert select_many(
+            p, offsets, SetTerms(losses.g_mean()), threads=threads
+        ).warnings == (UNPROVEN_WARNING,)
 
 
 N = 20_000
@@ -251,7 +271,9 @@ CASES = {
     "of all sizes": 10.0 ** RANDOM.uniform(-320, 0, N),
     "ties": RANDOM.integers(0, 50, N) / 49,
     "zeros and ones": RANDOM.integers(0, 2, N).astype(float),
-    "both zeros": np.where(RANDOM.random(N) < 0.5, RANDOM.choice([0.0, -0.0], N), RANDOM.random(N)),
+    "both zeros": np.where(
+        RANDOM.random(N) < 0.5, RANDOM.choice([0.0, -0.0], N), RANDOM.random(N)
+    ),
     "all equal": np.full(N, 0.3),
     "falling": np.sort(RANDOM.random(N))[::-1].copy(),
     "rising": np.sort(RANDOM.random(N)),

@@ -23,7 +23,11 @@ def alias(variance, angle, radius):
     """
     z = 1j * angle + radius * np.exp(1j * np.linspace(0, 2 * np.pi, 721))
     up = np.abs(z.real)
-    return float(np.exp(variance * (np.expm1(up) - up - np.exp(-up) * (1 - np.cos(z.imag)))).max())
+    return float(
+        np.exp(
+            variance * (np.expm1(up) - up - np.exp(-up) * (1 - np.cos(z.imag)))
+        ).max()
+    )
 
 
 def error_of_thinning(variance, stride, degree=57, radius_in_sd=2.0):
@@ -32,9 +36,12 @@ def error_of_thinning(variance, stride, degree=57, radius_in_sd=2.0):
     """
     sd, reach = variance**0.5, variance
     radius = radius_in_sd / sd
-    aliases = sum(alias(variance, 2 * np.pi * j / stride, radius) for j in range(1, stride))
+    aliases = sum(
+        alias(variance, 2 * np.pi * j / stride, radius) for j in range(1, stride)
+    )
     inverse = [
-        math.exp(math.lgamma(r + 1) - r * math.log(radius * reach)) for r in range(degree + 2)
+        math.exp(math.lgamma(r + 1) - r * math.log(radius * reach))
+        for r in range(degree + 2)
     ]
     rates = np.linspace(0.05, 3, 600) * (degree + 1) ** 0.5 / sd
     moment = min(
@@ -65,7 +72,9 @@ def binomial(n, p):
     mode = int(n * p)
     law = {mode: one}
     for t in range(mode, n):
-        law[t + 1] = law[t] * (n - t) * numerator // ((t + 1) * (denominator - numerator))
+        law[t + 1] = (
+            law[t] * (n - t) * numerator // ((t + 1) * (denominator - numerator))
+        )
         if law[t + 1] < one >> 120:
             break
     for t in range(mode, 0, -1):
@@ -78,12 +87,16 @@ def binomial(n, p):
 
 
 @pytest.mark.parametrize("n", [4_000, 30_000])
-@pytest.mark.parametrize("loss", [losses.g_mean(), losses.h_mean()], ids=lambda loss: loss.name)
+@pytest.mark.parametrize(
+    "loss", [losses.g_mean(), losses.h_mean()], ids=lambda loss: loss.name
+)
 def test_rounding_does_not_accumulate_over_equal_probabilities(n, loss):
     """1 - p is rounded alike for all of them, so that a law's mass would drift with n."""
     p = np.concatenate([np.full(n, 0.99), np.full(n, 0.01)])
     (tp, front), (fn, back) = binomial(n, 0.99), binomial(n, 0.01)
-    table = loss.of_counts(tp[:, None], np.array([[n]]), tp[:, None] + fn[None, :], 2 * n)
+    table = loss.of_counts(
+        tp[:, None], np.array([[n]]), tp[:, None] + fn[None, :], 2 * n
+    )
     means = MeanOfRates(p, harmonic=loss.name == "h_mean")
     values, _ = means.losses(np.array([n]))
 
