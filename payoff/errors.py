@@ -8,16 +8,14 @@ from heapq import nlargest
 from itertools import islice, pairwise
 from typing import Any, Self
 
-MAX_ERRORS = (
-    20  # flaws of an error: enough to see the pattern, where there may be millions
-)
+# flaws of an error: enough to see the pattern, where there may be millions
+MAX_ERRORS = 20
 MAX_NAME = 200  # characters of a name: feature, label, class, action, group of features, data set
 _MAX_SHOWN = 64  # characters of a name in a message
 _MAX_LISTED = 20  # names in a message
 _MAX_SEARCHED = 50  # known names that are searched for a similar one
-_MAX_COMPARED = (
-    4  # known names that are compared letter by letter, which takes 0.5 ms each
-)
+# known names that are compared letter by letter, which takes 0.5 ms each
+_MAX_COMPARED = 4
 _MAX_LETTERS = 32  # characters of a name that are compared
 _MAX_POSITIONS = 5  # positions in a message
 

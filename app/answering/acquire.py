@@ -38,9 +38,8 @@ from payoff.errors import Flaw, Invalid, TooLarge, pointer, reject, unknown_at
 
 _SECONDS_PER_CASE = 4e-5
 _SECONDS_PER_MATRIX = 0.02  # of a case, where each has a matrix of its own
-MAX_CELLS = (
-    500_000  # cases times features: the answer may name every feature for every case
-)
+# cases times features: the answer may name every feature for every case
+MAX_CELLS = 500_000
 # Values in memory for each feature of a case, which trees may wait for and the answer then names.
 _VALUES_PER_FEATURE = 4
 _TREE_WARNING = (

@@ -30,9 +30,8 @@ from payoff.learners.catalogue import ACQUIRES, KINDS
 # for a matrix, and a tenth of one for a cell.
 _MAX_MATRICES = 500
 _MAX_CELLS = 50_000
-_MAX_WORTHS = (
-    64  # kept for a model, by matrix and prices: computing one takes up to 20 ms
-)
+# kept for a model, by matrix and prices: computing one takes up to 20 ms
+_MAX_WORTHS = 64
 # A change of the price ratio of two neighbours in the order of questions by more than this factor
 # would have led to another order.
 _MAX_RATIO_CHANGE = 3.0

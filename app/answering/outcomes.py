@@ -26,9 +26,8 @@ MAX_OUTCOMES = 100_000  # of a request
 MAX_DAYS = 400  # sealed days, of one model each, that a request opens
 NO_DECISION = "there is no recorded decision with this id"
 _MAX_AUDITED_IDS = 20
-_TOLERANCE = (
-    300.0  # seconds by which the clocks of clients may differ from that of the service
-)
+# seconds by which the clocks of clients may differ from that of the service
+_TOLERANCE = 300.0
 
 FIELDS = ("id", "truth", "action", "benefit", "at")
 

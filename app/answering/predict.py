@@ -50,13 +50,11 @@ _EXPLAINED = 25
 _DISTRIBUTION = 100
 # The same where its quantity is limited together with the others', at 33 levels.
 _DISTRIBUTION_IN_SUM = 400
-_KEPT = (
-    2  # values in memory for each feature of an instance that is explained or recorded
-)
+# values in memory for each feature of an instance that is explained or recorded
+_KEPT = 2
 _RECORDED = 12  # values in memory for each recorded decision
-_MAX_NUMBERS_OF_LIST_SUM = (
-    100  # with more probabilities NumPy's sum is faster than a list's
-)
+# with more probabilities NumPy's sum is faster than a list's
+_MAX_NUMBERS_OF_LIST_SUM = 100
 _MAX_KEY = 2_000  # bytes of fields that are not checked again
 
 

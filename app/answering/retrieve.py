@@ -26,9 +26,8 @@ from payoff.retrieval.selection import (
 MAX_SECONDS = 10  # of a core, for all sets of a call
 _SAMPLED_LEARNER = "multilabel_forest"
 _MAX_SAMPLED_LABELS = 20_000  # of all instances of one call
-_MAX_LEAF_ROWS = (
-    20_000_000  # training rows in the leaves of all instances of one call: seconds
-)
+# training rows in the leaves of all instances of one call: seconds
+_MAX_LEAF_ROWS = 20_000_000
 # The share of the weight of an instance's label vectors that may be left out: with more, the best
 # set may be another one.
 _MAX_OMITTED = 0.1

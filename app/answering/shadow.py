@@ -27,9 +27,8 @@ from app.stores import Stores
 from payoff.errors import Flaw, Invalid, PayoffError, pointer, reject
 
 MAX_CHALLENGERS = 3  # of an alias: each decides on all of its requests
-_MAX_WAITING_NUMBERS = (
-    1_000_000  # of the waiting instances; with more, requests have no shadow
-)
+# of the waiting instances; with more, requests have no shadow
+_MAX_WAITING_NUMBERS = 1_000_000
 _PAUSE_SECONDS = 1.0  # after an error of the database
 
 _log = logging.getLogger(__name__)

@@ -18,9 +18,8 @@ Header = tuple[bytes, bytes]
 # For a body as a whole; the balancer in front reads slow ones before it passes them on.
 BODY_SECONDS = 300.0
 _STATE_KEY = "exchange"  # of the exchange in the state of the ASGI scope
-_MAX_DIGITS = (
-    20  # of 2⁶⁴; `int` refuses thousands, of which all but the last may be zeros
-)
+# of 2⁶⁴; `int` refuses thousands, of which all but the last may be zeros
+_MAX_DIGITS = 20
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 # Ids need to be unique, not secret, and random bytes are a system call each.
 _PROCESS = secrets.token_hex(4)

@@ -43,9 +43,8 @@ from app.monitoring.metrics import RequestMetrics
 from app.tables.text import check_query
 from payoff.errors import Invalid
 
-MAX_AT_ONCE = (
-    1_000  # requests; event streams and requests that wait for a thread are among them
-)
+# requests; event streams and requests that wait for a thread are among them
+MAX_AT_ONCE = 1_000
 CLIENT_GONE = 499  # the client disconnected before the response; logged only
 KEY_HEADER = "X-API-Key"
 SCHEME = "key"  # the name of the security scheme in the OpenAPI document

@@ -54,9 +54,8 @@ class HotProtocol(HttpToolsProtocol):
             self.timeout_keep_alive_task = self.loop.call_later(
                 HELD_SECONDS, self._start_held
             )
-        self._may_hold = (
-            False  # no timer is set where a request begins between two pieces
-        )
+        # no timer is set where a request begins between two pieces
+        self._may_hold = False
 
     def _start_asgi_task(
         self, cycle: RequestResponseCycle, app: ASGI3Application

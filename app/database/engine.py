@@ -34,9 +34,8 @@ from app.storage.circuit_breaker import CircuitBreaker
 from app.storage.disks import unwritable
 from payoff.errors import Invalid
 
-_BUSY_MS = (
-    15_000  # how long a writer waits for another; writes here take about a millisecond
-)
+# how long a writer waits for another; writes here take about a millisecond
+_BUSY_MS = 15_000
 _POOL_SECONDS = 3.0  # how long to wait for one of this process's own connections
 _READ_ONLY = "25006"  # SQLSTATE of a standby before it is promoted
 _WAIT_SECONDS = 0.25

@@ -38,9 +38,8 @@ _MAX_DAYS = 31
 _IDS_OF_QUERY = 300  # which has each id three times: SQLite has at least 999 parameters
 _ROWS_OF_STATEMENT = 64
 _ATTEMPTS = 3
-_RETRY_SECONDS = (
-    5.0  # after which nothing is tried again: the file was locked for this time
-)
+# after which nothing is tried again: the file was locked for this time
+_RETRY_SECONDS = 5.0
 _COLUMNS = ", ".join(f'"{name}"' for name in Row._fields)
 _ERASED = "erased"
 _DIGESTS_OF_IDS = (
@@ -253,9 +252,8 @@ class RowStore:
         the database does not answer; then all rows may be stored or none, and they may be sent
         again. Raises another error where a row cannot be stored; then none of the batches is.
         """
-        doubtful = (
-            False  # whether some of the rows may be stored, by us or another process
-        )
+        # whether some of the rows may be stored, by us or another process
+        doubtful = False
         started_at = monotonic()
         for attempt in range(_ATTEMPTS):
             try:

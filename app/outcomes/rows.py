@@ -19,9 +19,8 @@ from app.outcomes.tables import (
     SHADOW_DECISIONS,
 )
 
-ROUNDS = (
-    5  # of reading, or writing, where other processes change the same rows meanwhile
-)
+# of reading, or writing, where other processes change the same rows meanwhile
+ROUNDS = 5
 BATCH = 49_152  # rows in memory as Python objects
 _CHUNK = 5_000  # values in one statement
 SEALING_LOCK = 5_417_916_016_017  # the number of the lock

@@ -16,9 +16,8 @@ from app.registry.snapshot import Key, Reference, Snapshot, check_name, folder_o
 from payoff.errors import PayoffError
 
 _NUMBERS = 3  # that are tried where a folder of the number exists already
-_MAX_CARDS = (
-    500  # newest first; a store on the network takes some ten milliseconds for each
-)
+# newest first; a store on the network takes some ten milliseconds for each
+_MAX_CARDS = 500
 
 _log = logging.getLogger(__name__)
 

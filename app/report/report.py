@@ -38,9 +38,8 @@ from payoff.evidence.truths import ALPHA, Arrivals, Maturity
 _WRONG = ("over_promises", "under_promises")
 _MAX_NAMED_FEATURES = 10
 MAX_GROUPS = 1_000
-_TIMED_CLASSES = (
-    100  # the lags of so many classes are separate; further classes share one
-)
+# the lags of so many classes are separate; further classes share one
+_TIMED_CLASSES = 100
 
 By = Literal["day", "week", "action", "version", "key"]
 

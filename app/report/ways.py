@@ -24,9 +24,8 @@ from payoff.evidence.sequence import Sequence as Betting
 from payoff.evidence.truths import payoff_range, propensity_estimate
 
 _THIN = f"there are fewer than {MIN_ROWS_TO_COMPARE} cases of a class in which the two can differ"
-_MAX_KEPT = (
-    100_000  # cases whose values are held; of more cases every second, fourth, …
-)
+# cases whose values are held; of more cases every second, fourth, …
+_MAX_KEPT = 100_000
 _MIN_EFFECTIVE = 10  # cases of equal weight after a best action
 _IPS = (
     "all decisions with a propensity, "

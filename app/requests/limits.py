@@ -20,9 +20,8 @@ MAX_LIMITS = 100  # limits and resources of one request
 _MAX_ACTIONS = 50  # with limits or uses of a resource; the work grows with their square
 _MAX_COUNT = 10**9  # of a limit; a batch has fewer instances
 _MAX_AMOUNT = 1e150  # of a resource: products with counts stay far from overflow
-_DIGITS = (
-    12  # of the amount that is used of a resource: later digits are rounding errors
-)
+# of the amount that is used of a resource: later digits are rounding errors
+_DIGITS = 12
 
 
 Count = Annotated[StrictInt, Field(ge=0, le=_MAX_COUNT)]

@@ -25,9 +25,8 @@ from payoff.errors import (
     unknown_at,
 )
 
-_MAX_ACTIONS = (
-    1_000  # of a matrix, where nothing else limits the answer, or the work for it
-)
+# of a matrix, where nothing else limits the answer, or the work for it
+_MAX_ACTIONS = 1_000
 MATRIX_REQUIRED = "send the matrix as 'benefits' or 'cost_matrix'"
 
 

@@ -16,9 +16,8 @@ from payoff.decisions.quantity_limits import within_sum
 from payoff.errors import Flaw, Invalid, below, pointer, reject
 
 _MAX_CUTS = 1_000  # between bands
-_MAX_COST = (
-    1e50  # of a unit: reports add up the costs of quantities and truths up to 1e50
-)
+# of a unit: reports add up the costs of quantities and truths up to 1e50
+_MAX_COST = 1e50
 _DIGITS = 10  # of a sum, and of a shadow price: later digits are rounding errors
 _FIELDS = ("unit_costs", "coverage", "bands", "sum_at_most")
 _FOR_CLASSES = (

@@ -19,9 +19,8 @@ from app.requests.matrices import (
 from app.stores import Stores
 from payoff.errors import Invalid
 
-_MAX_SAVED_BYTES = (
-    256_000  # of a saved matrix: 100 classes and 100 actions with short names
-)
+# of a saved matrix: 100 classes and 100 actions with short names
+_MAX_SAVED_BYTES = 256_000
 
 _Fields = TypeVar("_Fields", bound=MatrixFields)
 

@@ -42,9 +42,8 @@ if TYPE_CHECKING:
 
 _HIDDEN = "."
 _PART = re.compile(r"\.[0-9a-f]{32}")  # a file of a disk while it is written
-_ABANDONED_SECONDS = (
-    86_400.0  # no folder takes a day to write, and no clock is wrong by one
-)
+# no folder takes a day to write, and no clock is wrong by one
+_ABANDONED_SECONDS = 86_400.0
 _NONE = re.compile(r"(?!)")
 _ROUNDS = 5  # of publishing and removing against each other
 _AT_ONCE = 16  # requests, where many objects are read

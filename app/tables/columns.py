@@ -91,9 +91,8 @@ class Column:
     place: Location
     values: np.ndarray
     words: list[str] | None = None
-    scanned: Words | None = (
-        None  # the words that were counted while the column was written
-    )
+    # the words that were counted while the column was written
+    scanned: Words | None = None
 
     @cached_property
     def missing(self) -> np.ndarray:

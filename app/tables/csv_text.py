@@ -39,9 +39,8 @@ NO_HEADER = (
 )
 _SEPARATOR = re.compile(r'"?sep=([,;\t|])"?\1*\s*', re.IGNORECASE)  # Excel's first line
 _LINE = re.compile(rb"[^\r\n]+")
-_EMPTY = (
-    b"\0 \t"  # the bytes of a line without a name; in UTF-16 every other byte is a NUL
-)
+# the bytes of a line without a name; in UTF-16 every other byte is a NUL
+_EMPTY = b"\0 \t"
 _YEAR = re.compile(r"(19|20)\d\d", re.ASCII)  # which a header may have
 _BYTES_RECOGNISED = 1024  # bytes: every other format has a NUL among them
 

@@ -31,9 +31,8 @@ os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
 
 MODULES = ("app.tables.isolated", "app.tables.reading")  # for the fork server to import
 
-_TICK_SECONDS = (
-    0.1  # within which a cancelled request, or a time that is up, is noticed
-)
+# within which a cancelled request, or a time that is up, is noticed
+_TICK_SECONDS = 0.1
 _LONGEST_MESSAGE = 1 << 28
 
 _log = structlog.get_logger(__name__)

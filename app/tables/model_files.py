@@ -10,9 +10,8 @@ from app.storage import Storage
 _MODEL = "model"
 _SEAL = "uploaded_at"
 _JOB = re.compile(r"job_[0-9a-f]{20}")
-_KEPT_SECONDS = (
-    3600.0  # after which a file whose job has ended, or does not exist, is removed
-)
+# after which a file whose job has ended, or does not exist, is removed
+_KEPT_SECONDS = 3600.0
 
 
 class ModelFiles:

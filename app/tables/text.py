@@ -12,9 +12,8 @@ from payoff.errors import Invalid, pointer
 
 MAX_SHOWN = 40  # characters of a word in a message
 MAX_POSITIONS = 5  # that a message names
-MAX_CATEGORY = (
-    1000  # characters; a longer value is text, and every model's card would carry it
-)
+# characters; a longer value is text, and every model's card would carry it
+MAX_CATEGORY = 1000
 
 # Tabs and line ends occur in the cells and headers of spreadsheets; PostgreSQL stores no NUL.
 _REFUSED = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")

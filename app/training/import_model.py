@@ -56,16 +56,13 @@ _FEWEST_TO_CALIBRATE = 20
 _CLEAR = 4.0  # standard errors
 _ROUNDING = 1e-9
 _TRIED_ROWS = 100  # rows that a model answers first
-_COMPARED_ROWS = (
-    1_000  # rows, or up to twice as many, on which the effect of rounding is measured
-)
-_DECISIVE_SHARE = (
-    0.01  # of rows whose probabilities rounding changes, from which a warning is due
-)
+# rows, or up to twice as many, on which the effect of rounding is measured
+_COMPARED_ROWS = 1_000
+# of rows whose probabilities rounding changes, from which a warning is due
+_DECISIVE_SHARE = 0.01
 _MOST_NAMED = 5  # columns that a warning names
-_FEWEST_NEVER_ALL_RIGHT = (
-    50  # rows, from which hardly any model is right on all of them
-)
+# rows, from which hardly any model is right on all of them
+_FEWEST_NEVER_ALL_RIGHT = 50
 _DUTY = (
     "the metrics are of all rows of the data set; they are right only if the model was not trained"
     " on these rows, which this service cannot check"

@@ -20,18 +20,16 @@ _MORE_DATA = "provide other features, or more rows"
 _MAX_NAMED = 5
 _SHARE_OF_REPEATS = 0.05  # of the rows, from which repeats are named
 _RANKED_ROWS = 10_000  # rows of the evaluation whose ranking is checked
-_FEWEST_RANKED = (
-    10  # rows of a class, and of other classes, for a ranking with a meaning
-)
+# rows of a class, and of other classes, for a ranking with a meaning
+_FEWEST_RANKED = 10
 _CLEAR = 2.0  # standard errors by which rows are ranked better than by chance
 _NEIGHBOURS = 5  # rows on either side that predict a row's class
 # the errors of a feature that separates the classes, as a share of those of the most common class
 _SHARE_OF_ERRORS = 0.05
 _CHECKED_CELLS = 1_000_000  # rows times features that are enough to check the features
 _FEWEST_CHECKED = 1_000  # rows that are checked, however many features there are
-_SHARE_OF_DIFFERENT = (
-    0.9  # distinct values of a column that separates rows, by different rows
-)
+# distinct values of a column that separates rows, by different rows
+_SHARE_OF_DIFFERENT = 0.9
 
 
 def rare_classes(table: Table, rows: Split) -> list[str]:

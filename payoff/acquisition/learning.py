@@ -11,9 +11,8 @@ from sklearn.linear_model import LogisticRegression
 from payoff.acquisition.states import Trajectories
 from payoff.acquisition.stopping import Experience, StageCurve, stage_inputs
 
-_INVERSE_RIDGE = (
-    30.0  # of the curves: after few questions shares differ little, but mean much
-)
+# of the curves: after few questions shares differ little, but mean much
+_INVERSE_RIDGE = 30.0
 
 
 def learn(

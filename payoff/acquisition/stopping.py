@@ -253,9 +253,8 @@ def _line(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 _PRIOR_ROWS = 10.0  # the weight, in rows, of the ridge on the factors of classes
-_SMALLEST = (
-    1e-3  # a smaller share of a forest counts as this: pure leaves have many zeros
-)
+# a smaller share of a forest counts as this: pure leaves have many zeros
+_SMALLEST = 1e-3
 
 
 @dataclass(frozen=True, eq=False)

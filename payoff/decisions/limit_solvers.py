@@ -35,9 +35,8 @@ _NOT_FOUND = (
 _SIZE = 1e3  # of the largest coefficient, as HiGHS neglects 1e-6
 _SMALL = 2e-9  # of the largest use of a resource: the tolerance of a limit
 _MAX_PRICES = 300  # price vectors to evaluate
-_SMOOTHING = (
-    0.5  # share of the best duals so far in those evaluated next (Wentges 1997)
-)
+# share of the best duals so far in those evaluated next (Wentges 1997)
+_SMOOTHING = 0.5
 _WORK = 10_000_000  # losses of rows by columns, in all evaluations of counts
 _ZERO = 1e-6  # of the largest price: smaller ones are rounding of the linear program
 _EXACT = 1e-8  # of the largest price: a smaller gap is rounding

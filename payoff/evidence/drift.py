@@ -10,9 +10,8 @@ from scipy.special import kolmogorov
 from payoff.evidence.intervals import SIGNIFICANT
 
 _BINS = 10
-_MIN_EXPECTED = (
-    5  # cases of a category on the smaller side, from which chi-squared holds
-)
+# cases of a category on the smaller side, from which chi-squared holds
+_MIN_EXPECTED = 5
 _MIN_PSI = 0.1  # from which a change is commonly called moderate
 
 

@@ -29,9 +29,8 @@ _OCTAVES = 32  # lags are from a second to 2**32 seconds
 # Share of the age of a day: where some truths take longer, others may take longer than the age.
 _LATE = 2 / 3
 _OPEN = 0.05  # share of late truths, up to which almost no truth is missing
-_MIN_TRUTHS = (
-    30  # of a class, or half of them all, that show how long truths of the class take
-)
+# of a class, or half of them all, that show how long truths of the class take
+_MIN_TRUTHS = 30
 _MATURE_DAYS = (
     2 / 3
 )  # share of days that have to be mature where the lags of truths are unknown

@@ -31,9 +31,8 @@ _UNCLIPPED_VALUES = 10
 _QUARTILES = (0.25, 0.5, 0.75)
 _SEGMENTS = 8  # straight lines that stand for a power curve
 _POWERS = (-4.0, 4.0)
-_DENSE_SHARE = (
-    0.3  # the share of non-zeros from which a dense matrix is about the smaller one
-)
+# the share of non-zeros from which a dense matrix is about the smaller one
+_DENSE_SHARE = 0.3
 
 
 @dataclass(frozen=True)

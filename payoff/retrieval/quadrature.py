@@ -45,9 +45,8 @@ DEAD = 80.0  # a node whose factor is below e^-80 adds nothing to the sum
 STEP = 0.25  # of the trapezoid rule: an error of 2e-16; a step of 0.27 has 2e-15
 TAIL_POINTS = 7  # nodes of the part below t = 1/high, with the error 1/(2·7)! · 16^-7
 LAST = 40.0  # the rule ends at t = LAST / low, where e^-40 = 4e-18
-LANES = (
-    8  # kernels loop over nodes; a multiple of the vector width needs no remainder loop
-)
+# kernels loop over nodes; a multiple of the vector width needs no remainder loop
+LANES = 8
 
 
 @dataclass(frozen=True)

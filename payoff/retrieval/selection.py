@@ -113,9 +113,8 @@ DP_LIMIT = 64
 
 # With a smaller variance of the number of relevant items no law is thinned much.
 _VARIANCE_OF_SHORT_LAWS = 290.0
-LEAST_PROBABILITY = (
-    1e-290  # a smaller one counts as 0: kernels take fifty times as long with it
-)
+# a smaller one counts as 0: kernels take fifty times as long with it
+LEAST_PROBABILITY = 1e-290
 
 ITEMS_WORTH_A_THREAD = 20_000  # some milliseconds of work; a pool takes 0.2 ms to start
 # Of one call; several calls run at once, and in a container `os.cpu_count` counts all cores of the

@@ -4,9 +4,8 @@ import time
 
 import psutil
 
-SOON = (
-    60.0  # seconds for what takes one or two where the machine has nothing else to do
-)
+# seconds for what takes one or two where the machine has nothing else to do
+SOON = 60.0
 
 
 def eventually(true, seconds=60.0):

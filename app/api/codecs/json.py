@@ -19,9 +19,8 @@ from app.tables.text import refused_character
 from payoff.decisions.benefit import Prepared
 from payoff.errors import Flaw, Invalid, TooLarge, pointer, reject
 
-INLINE_BYTES = (
-    16_384  # a larger body is parsed in a thread, so that no other request waits
-)
+# a larger body is parsed in a thread, so that no other request waits
+INLINE_BYTES = 16_384
 INLINE_NUMBERS = 10_000  # of an answer; one with more is computed in a thread
 # Of one body. The parser holds the interpreter's lock for a tenth of a second for so many.
 MAX_VALUES = 1_200_000

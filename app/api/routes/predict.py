@@ -44,15 +44,12 @@ from payoff.errors import Invalid
 
 _READERS = (NPY, *TABULAR)
 _LONG_NUMBERS = 500_000  # of an answer; more take tenths of a second
-_LONG_EXPLAINED_NUMBERS = (
-    1_000  # with explanations, whose trees take up to a second for so many
-)
-_LONG_DISTRIBUTIONS = (
-    500  # rows of a model of numbers; their distributions take up to a second
-)
-_INLINE_LIMITED_NUMBERS = (
-    200  # of an answer with limits, which takes less than a millisecond
-)
+# with explanations, whose trees take up to a second for so many
+_LONG_EXPLAINED_NUMBERS = 1_000
+# rows of a model of numbers; their distributions take up to a second
+_LONG_DISTRIBUTIONS = 500
+# of an answer with limits, which takes less than a millisecond
+_INLINE_LIMITED_NUMBERS = 200
 
 
 def question_of(

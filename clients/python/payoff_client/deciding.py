@@ -26,9 +26,8 @@ from payoff_client.showing import html_of
 from payoff_client.transport import ARROW, JSON, NPY, Call, post, query
 
 SHOWN_ROWS = 10  # in notebooks
-SMALL = (
-    2_000  # values of a table: JSON of fewer is as fast as the formats for large tables
-)
+# values of a table: JSON of fewer is as fast as the formats for large tables
+SMALL = 2_000
 # Of the numbers of one request; the service takes bodies up to 64 MB unless it is set otherwise.
 PART_BYTES = 8 * 2**20
 PART_VALUES = 200_000  # of one request in JSON; the service takes 1,000,000

@@ -131,12 +131,10 @@ class Model(Linked[Mode]):
         self.name = reference.partition("@")[0].partition(":")[0]
         self._path = f"/models/{step(self.name)}"
         self._version_path = f"/models/{step(reference, safe=':@')}"
-        self._last: Features | None = (
-            None  # the features of the version that answered last
-        )
-        self.dataset: Stored | None = (
-            None  # the description of the upload, if `train` made one
-        )
+        # the features of the version that answered last
+        self._last: Features | None = None
+        # the description of the upload, if `train` made one
+        self.dataset: Stored | None = None
         self.matrices: Matrices[Mode] = Matrices(link, self._path)
 
     def __repr__(self) -> str:

@@ -35,19 +35,16 @@ if TYPE_CHECKING:
     from payoff.learners.forest_chain import ForestChain
 
 _FOLDS = 5
-_BLENDED = (
-    2  # forests that are blended: that of a state and that of the state before it
-)
-_UNSEEN_SHARE = (
-    0.5  # the share of the trees in forests that predict rows which they did not see
-)
+# forests that are blended: that of a state and that of the state before it
+_BLENDED = 2
+# the share of the trees in forests that predict rows which they did not see
+_UNSEEN_SHARE = 0.5
 # The share of the trees in forests that lack a feature, of a large and of a small table.
 _REDUCED_SHARE = 0.25
 _REDUCED_SHARE_OF_SMALL = 0.5
 _SMALL = 5000  # the maximum number of rows of a small table
-_CALIBRATING = (
-    5000  # rows that calibrate the forests which lack a feature, or a few more
-)
+# rows that calibrate the forests which lack a feature, or a few more
+_CALIBRATING = 5000
 _CELLS = 4_000_000  # cells of the table, times trees, in a piece of work: about 0.2 s
 
 

@@ -35,9 +35,8 @@ _CLEAR_ERRORS = 2.0
 # often only too cautious.
 _POWERS = (0.7, 1.4, 2.0, 2.8, 4.0)
 _TAILS = (0.01, 0.99)
-_CANDIDATES = (
-    20  # the most important features, besides free ones; others are only appended
-)
+# the most important features, besides free ones; others are only appended
+_CANDIDATES = 20
 # The number of steps, and of those that the search places: with equal prices, and with prices.
 _STEPS_OF_EQUAL_PRICES = (22, 10)
 _STEPS_OF_PRICES = (1000, 1000)
@@ -46,9 +45,8 @@ ROUGH = 2
 """Forests of so few features have more rows in a leaf, and are blended with no other."""
 _CAREFUL_LEAF = 5  # rows in the leaves of rough forests, and of those of a small table
 _SMALL = 1000  # rows below which a table is small
-_LARGE = (
-    20_000  # rows from which leaves have more rows, so that trees have no more nodes
-)
+# rows from which leaves have more rows, so that trees have no more nodes
+_LARGE = 20_000
 # Other rules: rows in a leaf, and thresholds for each feature at a split.
 _LEAVES = (3, 5)
 _TRIES = (3, 10)

@@ -19,9 +19,8 @@ from payoff.progress import report
 
 _CELLS = 8_000_000  # cells of the table, times trees, in a piece of work: about a third of a second
 _MAX_BATCH = 16  # trees between two reports of progress
-_MAX_TREES_OF_LEAF = (
-    100  # the maximum number of trees of a forest that chooses the size of leaves
-)
+# the maximum number of trees of a forest that chooses the size of leaves
+_MAX_TREES_OF_LEAF = 100
 
 
 class _Forest(NamedTuple):
