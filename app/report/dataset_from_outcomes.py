@@ -25,6 +25,8 @@ from app.tables.upload_request import UploadRequest
 from app.training.models import card_of
 from payoff.errors import Invalid, TooLarge
 
+_MOMENT = "decided_at"  # the column of the times of decisions, for hold-outs
+_MICROSECONDS = 1_000_000  # of a second
 _TYPES = {"numeric": "number", "categorical": "category"}
 _REASONS = (
     "without_instance",
@@ -47,10 +49,11 @@ def make(
     truth is known.
 
     Truths of days of which many are still to come count as unknown. The columns are the features
-    and values of the model's latest version, without those that no instance has, and its label. The
-    record has a `lineage`: the versions and the period of the rows, how many decisions are left out
-    for what reason, and `warnings` where the rows are no fair sample. Raises NotFound at /model,
-    Conflict where no data set can be made of these rows, Invalid at /name, TooLarge.
+    and values of the model's latest version, without those that no instance has, and its label;
+    beside them hold-outs can take the time of the decision. The record has a `lineage`: the
+    versions and the period of the rows, how many decisions are left out for what reason, and
+    `warnings` where the rows are no fair sample. Raises NotFound at /model, Conflict where no data
+    set can be made of these rows, Invalid at /name, TooLarge.
     """
     card = _latest(stores, model)
     request = UploadRequest(label=(card.labels[0],), name=name, owner=owner)
@@ -72,6 +75,7 @@ def make(
                     actions.add(part)
                     rows += _rows(part, card, counts, versions)
                 names.update(*rows)
+                names.discard(_moment(card))
                 writer.write_batch(_batch(rows, schema))
                 max_rows = stores.datasets.limits.max_rows
                 if counts["rows"] > max_rows:
@@ -101,7 +105,7 @@ def make(
         }
         types = {part.name: part.form or _TYPES[part.type] for part in card.features}
         types |= dict.fromkeys(card.values, "value")
-        types |= dict.fromkeys(types.keys() - names, "ignore")
+        types |= dict.fromkeys({_moment(card), *types} - names, "ignore")
         if not all(isinstance(name, int) for name in card.classes or ()):
             types[card.labels[0]] = "category"  # also where the names look like numbers
         request = request.model_copy(update={"types": types})
@@ -135,13 +139,23 @@ def _latest(stores: Stores, model: str) -> Card:
     return card
 
 
+def _moment(card: Card) -> str:
+    """The name of the column of times: one that no column of the card has."""
+    columns = {*card.values, *card.labels, *(feature.name for feature in card.features)}
+    name = _MOMENT
+    while name in columns:
+        name += "_"
+    return name
+
+
 def _schema(card: Card) -> pa.Schema:
-    """The columns of the card's features, of its values, and of its label."""
+    """The columns of the card's features, of its values, of the time, and of its label."""
     types = {
         feature.name: pa.float64() if feature.type == "numeric" else pa.string()
         for feature in card.features
     }
     types |= dict.fromkeys(card.values, pa.float64())
+    types[_moment(card)] = pa.timestamp("us")
     has_integers = all(isinstance(name, int) for name in card.classes or ())
     types[card.labels[0]] = pa.int64() if has_integers else pa.string()
     return pa.schema(types.items())
@@ -165,7 +179,8 @@ def _batch(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
 def _rows(
     cases: Cases, card: Card, counts: Counter[str], versions: set[int]
 ) -> Iterator[dict[str, Any]]:
-    """A row for each usable case, with the card's features and values that its instance has.
+    """A row for each usable case, with the card's features and values that its instance has, and
+    the time in microseconds.
 
     Adds the number of rows, and of other cases by the reason, to `counts`, and the versions of the
     rows to `versions`.
@@ -187,10 +202,15 @@ def _rows(
             value = readers[name](normal(value))
         return value
 
+    moment = _moment(card)
     columns = zip(
-        cases.instances, cases.term.tolist(), cases.truth.tolist(), strict=True
+        cases.instances,
+        cases.term.tolist(),
+        cases.truth.tolist(),
+        cases.at.tolist(),
+        strict=True,
     )
-    for instance, term, truth in columns:
+    for instance, term, truth, at in columns:
         terms = cases.terms[term]
         if terms.verb != "predict":
             counts["of_acquire"] += 1
@@ -206,4 +226,5 @@ def _rows(
                 name: values[name] for name in features if values.get(name) is not None
             }
             row = {name: convert(name, value) for name, value in row.items()}
+            row[moment] = int(at * _MICROSECONDS)
             yield row | {card.labels[0]: terms.classes[truth]}

@@ -4,9 +4,10 @@ checked; and the classes of the label columns.
 
 import hashlib
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -14,8 +15,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.errors import InvalidTable
-from app.tables.columns import CELLS, DICTIONARY, EXACT, Column, Words, stored_columns
-from app.tables.dataset import ColumnReport, DataLimits, Dataset, id_of
+from app.tables.columns import (
+    CELLS,
+    DICTIONARY,
+    EXACT,
+    Codes,
+    Column,
+    Words,
+    stored_columns,
+)
+from app.tables.dataset import ColumnReport, DataLimits, Dataset, KeptColumn, id_of
 from app.tables.features import Feature
 from app.tables.source import FILE, Kind, Location, Source
 from app.tables.text import MAX_CATEGORY, some_of, spelling
@@ -47,18 +56,20 @@ def build(
 ) -> Dataset:
     """Read a typed `source` to its end and write it to `sink` as Parquet: the columns at `labels`
     as labels (`several`: 0 or 1 each), those that were ordered to be values beside, the others as
-    features.
+    features; of what is ignored the numbers, or codes of the words.
 
-    Identifiers and what cannot be a feature are ignored, and the rest is written again; but for
-    columns whose types were ordered, and where all are wanted (`strict`). The id is the same for
+    Identifiers and what cannot be a feature are ignored, and all is written again; but for columns
+    whose types were ordered, and where all are wanted (`strict`). The id is the same for
     the same values, names, labels and owner. Raises Invalid with every column that cannot be used.
     Memory of one row group, of some columns, and of the categories.
     """
     numbers = request.label_type == "number"
     max_categories = limits.max_categories
-    order, m = _order_of_columns(source, labels, request)
-    words = {
-        j: Words(max_categories, MAX_CATEGORY)
+    features_of_source, values, ignored = _parts_of(source, labels, request)
+    order = [*features_of_source, *values, *ignored, *labels]
+    m = len(features_of_source)
+    words: dict[int, Words | Codes] = {
+        j: Codes() if j in ignored else Words(max_categories, MAX_CATEGORY)
         for j in order
         if source.kinds[j] == "categorical"
     }
@@ -69,15 +80,10 @@ def build(
             source.places[labels[0]].loc,
             "no row has a label, or all of them are left out",
         )
-    width = len(order) - len(labels)
-
-    def columns(positions: range) -> Iterator[Column]:
-        for j, (values, known) in zip(
-            order[positions.start :], stored_columns(stored, positions), strict=False
-        ):
-            yield Column(source.places[j], values, known, words.get(j))
-
-    targets = [*columns(range(width, len(order)))]
+    width = m + len(values)
+    end = width + len(ignored)
+    columns = partial(_columns, stored, source, order, words)
+    targets = [*columns(range(end, len(order)))]
     if request.is_class(source.places[labels[0]].name) and targets[0].words is not None:
         targets = [_respelt(targets[0], source)]
     flaws = [
@@ -121,19 +127,29 @@ def build(
     if useless and not flaws and len(useless) < m:
         sink.seek(0)
         sink.truncate()
-        useful = source.without(useless)
-        positions = [useful.places.index(target.place) for target in targets]
-        return build(useful, positions, sink, limits, request, several=several)
+        useful = source.ignoring(useless)
+        return build(useful, labels, sink, limits, request, several=several)
+    codes = [words.get(j) for j in ignored]
+    kept, digests, reports_of_ignored = _kept_of(
+        zip(columns(range(width, end)), codes, strict=True), source
+    )
     reports_of_values = [replace(report, type="value") for report in reports[m:]]
-    reports[m:] = [*reports_of_values, *reports_of_labels, *source.ignored.values()]
+    reports[m:] = [
+        *reports_of_values,
+        *reports_of_labels,
+        *reports_of_ignored.values(),
+    ]
     if len(useless) == m:
         flaws += _flaws_without_features([*useless.values(), *source.ignored.values()])
     if flaws:
         raise InvalidTable(flaws[0].msg, flaws, map(asdict, reports))
-    _check_vocabulary(words.values(), limits)
+    _check_vocabulary(
+        [column for column in words.values() if isinstance(column, Words)], limits
+    )
     sink.seek(0)
+    digest = _digest(features, targets, m, digests, numbers=numbers)
     return Dataset(
-        id=id_of(_digest(features, targets, m, numbers=numbers), request.owner),
+        id=id_of(digest, request.owner),
         name=request.name,
         rows=stored.metadata.num_rows,
         features=tuple(
@@ -150,22 +166,64 @@ def build(
         }
         | {name: _VALUE for name, *_ in features[m:]},
         values={name: notation for name, _, _, notation in features[m:]},
+        kept=kept,
         created_at=datetime.now(UTC),
         owner=request.owner,
     )
 
 
-def _order_of_columns(
+def _columns(
+    stored: pq.ParquetFile,
+    source: Source,
+    order: Sequence[int],
+    words: Mapping[int, Words | Codes],
+    positions: range,
+) -> Iterator[Column]:
+    """The stored columns at these positions of the `order`."""
+    columns = stored_columns(stored, positions)
+    for j, (values, known) in zip(order[positions.start :], columns, strict=False):
+        scanned = words.get(j)
+        if isinstance(scanned, Words):
+            yield Column(source.places[j], values, known, scanned)
+        else:
+            yield Column(source.places[j], values, known)
+
+
+def _parts_of(
     source: Source, labels: Sequence[int], request: UploadRequest
-) -> tuple[list[int], int]:
-    """The positions of the features, the values and the labels, as they are stored; and the number
-    of features.
-    """
+) -> tuple[list[int], list[int], list[int]]:
+    """The positions of the features, of the values, and of what is ignored."""
     ordered = request.named("value")
     names = [place.name for place in source.places]
     values = [j for j, name in enumerate(names) if name in ordered and j not in labels]
-    features = [j for j in range(len(names)) if j not in {*labels, *values}]
-    return [*features, *values, *labels], len(features)
+    ignored = [j for j, name in enumerate(names) if name in source.ignored]
+    beside = {*labels, *values, *ignored}
+    return [j for j in range(len(names)) if j not in beside], values, ignored
+
+
+def _kept_of(
+    columns: Iterable[tuple[Column, Words | Codes | None]], source: Source
+) -> tuple[dict[str, KeptColumn], list[list[str]], dict[str, ColumnReport]]:
+    """The ignored columns by name, with the codes of those of words: as they are kept, their
+    digests, and the reports of all that is ignored.
+    """
+    kept: dict[str, KeptColumn] = {}
+    digests: list[list[str]] = []
+    reports = dict(source.ignored)
+    for column, codes in columns:
+        name = column.place.name
+        form = source.notations.get(name, "")
+        words = codes.words if isinstance(codes, Codes) else ()
+        kept[name] = KeptColumn("categorical" if codes else "numeric", form, words)
+        digests.append([name, kept[name].type, column.digest])
+        reports[name] = replace(
+            source.ignored[name],
+            type=kept[name].type,
+            missing=int(np.count_nonzero(column.missing)),
+            distinct=len(column.distinct),
+            form=form or None,
+        )
+    return kept, digests, reports
 
 
 def _flaws_of_feature(
@@ -236,6 +294,7 @@ def _digest(
     features: Sequence[Sequence[str]],
     labels: Sequence[Column],
     m: int,
+    kept: Sequence[Sequence[str]],
     *,
     numbers: bool,
 ) -> str:
@@ -244,6 +303,7 @@ def _digest(
     """
     parts: list[Any] = [[[*filter(None, column)] for column in features[:m]]]
     parts += [["value", *column] for column in features[m:]]
+    parts += [["kept", *column] for column in kept]
     parts.append([[column.place.name, column.kind, column.digest] for column in labels])
     if numbers and (labels[0].values == np.floor(labels[0].values)).all():
         parts.append("numbers")
@@ -294,12 +354,18 @@ def _check_vocabulary(columns: Collection[Words], limits: DataLimits) -> None:
 
 
 def _write(
-    source: Source, order: Sequence[int], words: dict[int, Words], sink: BinaryIO
+    source: Source,
+    order: Sequence[int],
+    words: Mapping[int, Words | Codes],
+    sink: BinaryIO,
 ) -> None:
     """Write the columns in this order, a row group whenever enough cells have come together."""
     schema = pa.schema(
         [
-            (source.places[j].name, DICTIONARY if j in words else pa.float64())
+            (
+                source.places[j].name,
+                DICTIONARY if isinstance(words.get(j), Words) else pa.float64(),
+            )
             for j in order
         ]
     )

@@ -141,12 +141,12 @@ class _Text:
 
 def typed(source: Source, request: UploadRequest, *, strict: bool = False) -> Source:
     """The source with each column as numbers or words, by order or by its content, without columns
-    of no use.
+    that cannot be read.
 
-    These are `ignored` with the reason, except labels and columns whose type was ordered, which are
-    `refused`. Where all columns are wanted (`strict`) ambiguous words stay words. In a column that
-    is ordered to be numbers other words are missing. Reads the source to the end, and again where a
-    column may have a notation.
+    These are `ignored` with the reason, as are those that were ordered to be, except labels and
+    columns whose type was ordered, which are `refused`. Where all columns are wanted (`strict`)
+    ambiguous words stay words. In a column that is ordered to be numbers other words are missing.
+    Reads the source to the end, and again where a column may have a notation.
     """
     names = [place.name for place in source.places]
     reject(
@@ -162,11 +162,13 @@ def typed(source: Source, request: UploadRequest, *, strict: bool = False) -> So
         for name, report in source.ignored.items()
         if name not in {*request.label, *request.types}
     }
-    ignored |= {name: ColumnReport(name) for name in request.named("ignore")}
+    ordered = request.named("ignore")
+    unread = ignored.keys() - ordered
+    ignored |= {name: ColumnReport(name) for name in ordered}
     result = replace(
         source, ignored=ignored, refused={}, notes={**source.notes}, notations={}
     )
-    kept = [j for j, name in enumerate(names) if name not in ignored]
+    kept = [j for j, name in enumerate(names) if name not in unread]
     texts = _texts_of(source, kept, request)
     chosen: list[tuple[int, Kind, str]] = []
     for j in kept:
@@ -184,10 +186,12 @@ def typed(source: Source, request: UploadRequest, *, strict: bool = False) -> So
             result.notes[name] = reason
             reason = None
             text.notations.clear()
-        if reason and not (strict or text.ordered or name in request.label):
-            ignored[name] = ColumnReport(
+        needed = strict or text.ordered or name in request.label
+        if reason and (name in ignored or not needed):
+            report = ColumnReport(
                 name, examples=tuple(filter(None, [text.ambiguous_word])), advice=reason
             )
+            ignored.setdefault(name, report)
             continue
         if reason:
             result.refused[name] = Flaw(source.places[j].loc, reason)

@@ -2,12 +2,12 @@
 it was read as.
 """
 
-import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from hashlib import blake2b, sha256
 from itertools import chain
 from typing import Self
 
@@ -40,6 +40,8 @@ CELLS = (
 _MOST_EXAMPLES = 3
 _FEWEST_WORDS_OF_IDENTIFIER = 20  # with fewer rows distinct words mean nothing
 _FEWEST_INTEGERS_OF_IDENTIFIER = 100
+MOST_WORDS_KEPT = 200  # of a column that is no feature; of more it has codes alone
+_SPARE_BITS = 64 - 53
 DICTIONARY = pa.dictionary(pa.int32(), pa.string())
 
 
@@ -68,18 +70,56 @@ class Words:
         self.missing += array.null_count
         if self.are_too_many:
             return pa.nulls(len(array), DICTIONARY)
-        encoded = (
-            array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
-        )
-        used = np.unique(encoded.indices.fill_null(-1).to_numpy())
-        used = pa.array(used[used >= 0][: self._max_words + 1])
-        words = pc.utf8_slice_codeunits(
-            encoded.dictionary.take(used), 0, self._max_characters + 1
-        )
+        codes, words = _encoded(array, self._max_words + 1)
+        words = pc.utf8_slice_codeunits(words, 0, self._max_characters + 1)
         self.distinct.update(words.to_pylist())
-        return pa.DictionaryArray.from_arrays(
-            pc.index_in(encoded.indices, value_set=used), words
-        )
+        return pa.DictionaryArray.from_arrays(codes, words)
+
+
+class Codes:
+    """Codes in place of the words of a column that is no feature, read batch by batch: equal words
+    have equal codes, in each data set.
+
+    `words` are those that occur, up to `MOST_WORDS_KEPT`, and none where there are more.
+    """
+
+    def __init__(self) -> None:
+        self._distinct: set[str] = set()
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words in order; none where they are too many."""
+        if len(self._distinct) > MOST_WORDS_KEPT:
+            return ()
+        return tuple(sorted(self._distinct))
+
+    def take(self, array: pa.Array) -> pa.DoubleArray:
+        """The codes of a batch of strings, as they are stored; null where a word is missing."""
+        codes, words = _encoded(array, len(array))
+        texts = words.to_pylist()
+        if len(self._distinct) <= MOST_WORDS_KEPT:
+            self._distinct.update(text[:MAX_CATEGORY] for text in texts)
+        return pa.array(map(code_of, texts), pa.float64()).take(codes)
+
+
+def code_of(word: str) -> float:
+    """The code of a word in a kept column: 53 bits of a digest, which a float64 represents.
+
+    Two of a million words have the same code with a probability of 5e-5.
+    """
+    digest = blake2b(word.encode(), digest_size=8).digest()
+    return float(int.from_bytes(digest, "little") >> _SPARE_BITS)
+
+
+def _encoded(array: pa.Array, most_words: int) -> tuple[pa.Array, pa.Array]:
+    """The position of each word, null where it is missing, among the words that occur, of which
+    there are so many at most.
+    """
+    encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+    used = np.unique(encoded.indices.fill_null(-1).to_numpy())
+    used = pa.array(used[used >= 0][:most_words])
+    codes = pc.index_in(encoded.indices, value_set=used)
+    return codes, encoded.dictionary.take(used)
 
 
 @dataclass(frozen=True)
@@ -128,14 +168,12 @@ class Column:
     def digest(self) -> str:
         """Equal for equal values, however they were sent."""
         if self.words is None:
-            return hashlib.sha256(
-                self.values.astype("<f8", copy=False).tobytes()
-            ).hexdigest()
+            return sha256(self.values.astype("<f8", copy=False).tobytes()).hexdigest()
         marks = [
-            int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "little") | 1
+            int.from_bytes(sha256(word.encode()).digest()[:8], "little") | 1
             for word in self.words
         ]
-        return hashlib.sha256(
+        return sha256(
             np.array([*marks, 0], dtype="<u8")[self.values].tobytes()
         ).hexdigest()
 

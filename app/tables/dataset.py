@@ -54,13 +54,27 @@ class ColumnReport:
 
 
 @dataclass(frozen=True)
+class KeptColumn:
+    """A column that is no feature, and that the table has for hold-outs and segments: numbers, with
+    `form` as in `Feature`, or codes of words (`app.tables.columns.Codes`).
+
+    `words` are all of them in order, where there are few; of identifiers and text there are none.
+    """
+
+    type: Literal["numeric", "categorical"]
+    form: str = ""
+    words: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Dataset:
     """The record beside a table, which alone has the categories of the features.
 
     `classes` are the label names where there are several, and None for a number to regress on;
     `bytes` is the size of the stored table, `digest` the SHA-256 of it. One that `expires` is
     removed once it is old and nothing needs it. `columns` say how the features, the labels and the
-    ignored columns were read; what is `ignored`, for these reasons, is not in the table.
+    ignored columns were read. Instances may have what is `ignored`, for these reasons; of that the
+    table has only what is `kept`.
     """
 
     id: str
@@ -77,6 +91,7 @@ class Dataset:
     ignored: Mapping[str, str] = field(default_factory=dict)
     # columns that cells of matrices name, and their notations
     values: Mapping[str, str] = field(default_factory=dict)
+    kept: Mapping[str, KeptColumn] = field(default_factory=dict)
     lineage: Mapping[str, Any] | None = None  # of a table made of recorded decisions
     owner: str = ""  # the name of the key that made it, where there was one
 
@@ -101,7 +116,8 @@ class Table:
     its feature's `categories`. `y` is, with one label, int64 (n,) of positions in `classes`, or
     float64 (n,) where `classes` is None (a number to regress on); with several labels it is uint8
     (n, L) of 0 and 1, and `classes` are their names. `values` are columns (n,) that are no
-    features.
+    features. So are `kept` ones, of those that were asked for: numbers, or categories as in `X`
+    `KeptColumn.words`; words without names have equal numbers where they are equal.
     """
 
     schema: Schema
@@ -111,6 +127,15 @@ class Table:
     labels: tuple[str, ...]
     digest: str
     values: Mapping[str, np.ndarray] = field(default_factory=dict)
+    kept: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    def column(self, name: str) -> np.ndarray:
+        """A feature, value or kept column, float64 (n,), NaN where a value is missing; KeyError for
+        another name.
+        """
+        if name in self.schema.names:
+            return self.X[:, self.schema.names.index(name)]
+        return {**self.values, **self.kept}[name]
 
     @property
     def numbers(self) -> dict[str, np.ndarray]:

@@ -6,7 +6,7 @@ import os
 import resource
 import signal
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from tempfile import SpooledTemporaryFile
@@ -21,9 +21,9 @@ from app.errors import EXHAUSTED, UNWRITABLE, InvalidTable, trace_of
 from app.jobs.processes import return_freed_memory
 from app.tables.building import build
 from app.tables.column_types import typed
-from app.tables.columns import stored_columns
+from app.tables.columns import code_of, stored_columns
 from app.tables.csv_text import csv_source
-from app.tables.dataset import DATASET_JSON, DataLimits, Dataset, Table
+from app.tables.dataset import DATASET_JSON, DataLimits, Dataset, KeptColumn, Table
 from app.tables.features import Schema
 from app.tables.inline import inline_source
 from app.tables.parquet_file import parquet_source, write_stream
@@ -150,9 +150,9 @@ def _find_labels(source: Source, labels: Sequence[str]) -> list[int]:
     return [names.index(label) for label in labels]
 
 
-def load(dataset: Dataset, parquet: bytes) -> Table:
-    """The table of `dataset`: X (n, m) float64 and y as in `Table`. Memory: X, y, the bytes and
-    some columns.
+def load(dataset: Dataset, parquet: bytes, kept: Collection[str] = ()) -> Table:
+    """The table of `dataset`, with these of its `kept` columns: X (n, m) float64 and y as in
+    `Table`. Memory: X, y, the bytes and some columns.
     """
     file = pq.ParquetFile(pa.BufferReader(parquet))
     width = len(dataset.features)
@@ -165,7 +165,13 @@ def load(dataset: Dataset, parquet: bytes) -> Table:
         features.append(replace(feature, categories=categories))
     end = width + len(dataset.values)
     beside = (column for column, _ in stored_columns(file, range(width, end)))
-    targets = list(stored_columns(file, range(end, end + len(dataset.labels))))
+    begin = end + len(dataset.kept)
+    targets = list(stored_columns(file, range(begin, begin + len(dataset.labels))))
+    beside_features = {
+        name: _kept_column(file, end + j, column)
+        for j, (name, column) in enumerate(dataset.kept.items())
+        if name in kept
+    }
     return Table(
         Schema(features, [*dataset.ignored], dataset.values),
         X,
@@ -174,7 +180,21 @@ def load(dataset: Dataset, parquet: bytes) -> Table:
         dataset.labels,
         dataset.digest,
         dict(zip(dataset.values, beside, strict=True)),
+        beside_features,
     )
+
+
+def _kept_column(file: pq.ParquetFile, j: int, column: KeptColumn) -> np.ndarray:
+    """The stored column at position j as `Table` has it, float64 (n,)."""
+    values, _ = next(stored_columns(file, range(j, j + 1)))
+    if not column.words:
+        return values
+    codes = np.array([code_of(word) for word in column.words])
+    order = np.argsort(codes)
+    positions = np.searchsorted(codes[order], values[~np.isnan(values)])
+    result = np.full(len(values), np.nan)
+    result[~np.isnan(values)] = order[positions]
+    return result
 
 
 def _codes(

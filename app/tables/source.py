@@ -104,9 +104,9 @@ class Source:
     As it comes, an array is of a kind of `Held`, text cleaned or dictionary-encoded and null where
     a value is missing; or of a type that has no kind here. Once the source is typed, arrays are
     float64 or strings, by their `Kind`. By the name of a column, `ignored` has the report of one
-    that is not among them, `notations` how text stands for its numbers, `notes` what was made of
-    it, `refused` what cannot be read, and `left_out` counts of what is left out, by reason; the
-    last two are filled while the arrays are read.
+    that is no feature, whether it is among them or not, `notations` how text stands for its
+    numbers, `notes` what was made of it, `refused` what cannot be read, and `left_out` counts of
+    what is left out, by reason; the last two are filled while the arrays are read.
     """
 
     places: Sequence[Location]
@@ -118,22 +118,9 @@ class Source:
     refused: dict[str, Flaw] = field(default_factory=dict)
     left_out: dict[str, dict[str, int]] = field(default_factory=dict)
 
-    def without(self, reports: dict[str, ColumnReport]) -> Self:
-        """A typed source without the columns of these reports, which say why they are ignored."""
-        kept = [j for j, place in enumerate(self.places) if place.name not in reports]
-
-        def batches() -> Iterator[list[Any]]:
-            return ([arrays[j] for j in kept] for arrays in self.batches())
-
-        places = [self.places[j] for j in kept]
-        kinds = [self.kinds[j] for j in kept]
-        return replace(
-            self,
-            places=places,
-            kinds=kinds,
-            batches=batches,
-            ignored=self.ignored | reports,
-        )
+    def ignoring(self, reports: dict[str, ColumnReport]) -> Self:
+        """The source whose columns of these reports, which say why, are no features."""
+        return replace(self, ignored=self.ignored | reports)
 
 
 def check_rows(rows: int, limits: DataLimits) -> None:

@@ -8,7 +8,7 @@ import math
 import re
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -179,10 +179,12 @@ class DatasetStore:
         """The record of a data set; NotFound if there is none, Damaged if it cannot be read."""
         return read_record(dataset_id, self._record(dataset_id))
 
-    def table(self, dataset_id: str) -> Table:
-        """A data set's arrays; NotFound, or Damaged where the file is not what was stored."""
+    def table(self, dataset_id: str, kept: Collection[str] = ()) -> Table:
+        """A data set's arrays, with these of its `kept` columns; NotFound, or Damaged where the
+        file is not what was stored.
+        """
         dataset = self.find(dataset_id)
-        return _reading().load(dataset, self.parquet(dataset))
+        return _reading().load(dataset, self.parquet(dataset), kept)
 
     def resolve(self, reference: str, owner: str = "") -> str:
         """The id of a data set: `reference`, or the last one that `owner` uploaded under this name;

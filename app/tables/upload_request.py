@@ -74,9 +74,11 @@ class UploadRequest(Dialect):
         )
 
     def reads(self, name: str) -> str | None:
-        """The type that the column is ordered to be read as: a value is a number."""
+        """The type that the column is ordered to be read as: a value is a number; one that is
+        ignored is read by its content.
+        """
         ordered = self.types.get(name)
-        return "number" if ordered == "value" else ordered
+        return {"value": "number", "ignore": None}.get(ordered or "", ordered)
 
     def named(self, kind: str) -> set[str]:
         """The columns that are ordered to be of this type."""

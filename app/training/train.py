@@ -99,9 +99,10 @@ class InlineData(WireModel):
         description="one for each row: a class (word or integer) or a number;"
         " a list of labels for each row when multi-label"
     )
-    types: dict[Text, Literal["value"]] = Field(
+    types: dict[Text, Literal["value", "ignore"]] = Field(
         default={},
-        description="of columns that are no features, for cells of matrices",
+        description="of columns that are no features: `value` for cells of matrices,"
+        " `ignore` for hold-outs alone",
         examples=[{}],
     )
 

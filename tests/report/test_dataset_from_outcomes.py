@@ -101,6 +101,9 @@ def test_instances_with_their_truth_are_a_data_set_to_train_on(client, database)
         ["healthy", "ill"],
     )
     assert client.get(answer.headers["location"]).json() == dataset
+    moments = dataset["columns"][-1]
+    assert dataset["kept"] == [moments["name"]] == ["decided_at"]
+    assert (moments["form"], moments["missing"]) == ("date", 0)
     assert client.get("/datasets/dataset-seen").json()["id"] == dataset["id"]
     order = {
         "learner": {"kind": "logistic"},
@@ -168,7 +171,7 @@ def test_dates_that_cannot_be_shown_and_other_spellings_are_those_of_training(cl
     dataset = made(client, model="dataset-days")
 
     assert dataset.status_code == 201, dataset.text
-    days, marks, _ = dataset.json()["columns"]
+    days, marks, *_ = dataset.json()["columns"]
     assert days["examples"] == ["-1e+300", "2026-02-01", "1000000000"]
     assert (sorted(marks["examples"]), marks["distinct"]) == (["7", "False", "True"], 3)
 

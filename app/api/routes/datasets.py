@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from app.api.bodies import checked, parsed_text
 from app.api.codecs.media_types import BINARY, CSV, FORM, GZIP, PARQUET
@@ -117,6 +117,9 @@ class DatasetDocument(BaseModel):
     warnings: list[str] = Field(description="the first advice about columns")
     ignored: dict[str, str] = Field(
         description="columns of the file that are no features, with the reasons"
+    )
+    kept: Annotated[list[str], BeforeValidator(list)] = Field(
+        description="those of them that a hold-out by time or group can name"
     )
     from_: Lineage | None = Field(
         validation_alias="lineage",
