@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,13 @@ class Boosted(Stored):
 
     def values(self, X: np.ndarray) -> np.ndarray:
         return self._predict(X, self.model.predict) if len(X) else np.empty(0)
+
+    def staged_values(self, X: np.ndarray, every: int) -> np.ndarray:
+        """The numbers (stages, n) of rows X (n, m) after each so many rounds, at least one row."""
+        rows = self.rows(X)
+        with _threads(len(rows)):
+            stages = islice(self.model.staged_predict(rows), every - 1, None, every)
+            return np.array([*stages])
 
     def _predict(
         self, X: np.ndarray, method: Callable[[np.ndarray], np.ndarray]

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from scipy.optimize import minimize_scalar
+from scipy.optimize import minimize_scalar, nnls
 from sklearn.exceptions import ConvergenceWarning, InconsistentVersionWarning
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.utils import (
@@ -35,6 +35,7 @@ from payoff.learners import boosted_trees, kernel_solver
 __all__ = [
     "ConvergenceWarning",
     "InconsistentVersionWarning",
+    "RidgeCV",
     "StratifiedKFold",
     "accuracy_score",
     "boosted_trees",
@@ -48,6 +49,7 @@ __all__ = [
     "kernel_solver",
     "learn",
     "minimize_scalar",
+    "nnls",
     "r2_score",
     "sparse",
     "tags",

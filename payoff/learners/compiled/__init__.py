@@ -7,6 +7,7 @@ They grow forests and cost trees, and explain boosting. Learners reach them thro
 from payoff.learners import members, quantile_forest
 from payoff.learners.compiled import boosted, budget, chain, chain_order, forests
 from payoff.learners.cost_tree import path
+from payoff.learners.rewards import stack as rewards
 
 __all__ = [
     "boosted",
@@ -17,4 +18,5 @@ __all__ = [
     "members",
     "path",
     "quantile_forest",
+    "rewards",
 ]

@@ -62,7 +62,8 @@ def grow_forests(
 
     `rows.codes` are class codes (n,), labels (n, L) of 0 and 1, or numbers (n,). For labels the
     forest's distribution has L + 1 entries: the probability of each label, and what their sum lacks
-    to L, all divided by L; of numbers it has 1. A piece of work is some trees of one forest.
+    to L, all divided by L; of numbers, also of several (n, d), it has 1. A piece of work is some
+    trees of one forest.
     """
     n_classes = 1 if learner.regresses else len(learner.classes_)
     categorical = learner.categorical()
@@ -173,16 +174,16 @@ def _grow_trees(
     """
     rows, truth, weight = FoldedRows(X, codes, weights, fold).without(forest.without)
     numbers = truth.dtype.kind == "f"
-    ranked = (
-        (truth - truth.mean())[:, None] / (truth.std() or 1.0) if numbers else truth
-    )
-    orders = order_categories(
-        rows, ranked, weight, forest.n_classes, forest.categorical
-    )
+    ranked = truth
+    if numbers:
+        standard = (truth - truth.mean(axis=0)) / (truth.std() or 1.0)
+        ranked = standard.reshape(len(truth), -1)
+    outputs = ranked.shape[1] if numbers else forest.n_classes
+    orders = order_categories(rows, ranked, weight, outputs, forest.categorical)
     grown = clone(forest.model).set_params(n_estimators=start + count)
     # A warm start skips the trees that exist, and their seeds.
     grown.estimators_ = [None] * start
-    target = truth.ravel() if forest.n_classes == 1 else truth
+    target = truth.ravel() if outputs == 1 else truth
     grown.fit(orders.apply(rows), target, sample_weight=_sample_weight(weight))
     grown.estimators_ = grown.estimators_[start:]
     trees = [converted(tree.tree_) for tree in grown.estimators_]
@@ -190,7 +191,7 @@ def _grow_trees(
         trees = [
             tree._replace(counts=np.ones((len(tree.feature), 1))) for tree in trees
         ]
-    if codes.ndim == 2:
+    elif codes.ndim == 2:
         always = np.asarray(truth.all(axis=0))
         values = [tree.tree_.value for tree in grown.estimators_]
         trees = [

@@ -1,0 +1,1 @@
+"""Learning which action to take from the rewards of those that were taken."""
