@@ -1,24 +1,55 @@
-"""The command line: `payoff serve | worker | demo | check | keys | rebuild`."""
+"""The command line: `payoff serve | worker | demo | try | check | keys | rebuild`, and where the
+client is installed its commands, too.
+"""
 
 import argparse
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from importlib.util import find_spec
 
 from app import __version__
+
+_FIRST = """Predictions that decide. What people want first:
+
+  payoff try table.csv    train on a file of yours, and see in the browser what decisions earn
+  payoff demo             a tour with real data
+  payoff serve            answer HTTP requests; the console is at http://127.0.0.1:8000
+  payoff --help           everything else"""
+_CLIENT = "payoff_client"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code, 0 on success."""
-    options = _parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    if not words:
+        print(_FIRST)
+        return 0
+    if words[0] in _commands_of_client():
+        return import_module(f"{_CLIENT}.commands").main(words)
+    options = _parser().parse_args(words)
     # Only the module of the command is imported: a worker needs no HTTP server.
-    return import_module(f"app.commands.{options.command}").run(options)
+    module = {"try": "trial"}.get(options.command, options.command)
+    return import_module(f"app.commands.{module}").run(options)
+
+
+def _commands_of_client() -> dict[str, str]:
+    """The commands of the client, with what each does; none where it is not installed."""
+    if find_spec(_CLIENT) is None:
+        return {}
+    commands = import_module(f"{_CLIENT}.commands").COMMANDS
+    return {name: text for name, (text, *_) in commands.items()}
 
 
 def _parser() -> argparse.ArgumentParser:
+    epilog = "\n".join(
+        f"  {name:20}{text}" for name, text in _commands_of_client().items()
+    )
     parser = argparse.ArgumentParser(
         prog="payoff",
         description="Predictions that decide. Settings are PAYOFF_… variables.",
+        epilog=f"on a running service:\n{epilog}" if epilog else None,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "--version", action="version", version=f"%(prog)s {__version__}"
@@ -50,6 +81,11 @@ def _parser() -> argparse.ArgumentParser:
         "--url", help="URL of a running service to use instead of starting one"
     )
     demo.add_argument("--exit", action="store_true", help="stop at the end of the tour")
+    _describe_trial(
+        commands.add_parser(
+            "try", help="train on a table, and see in the browser what decisions earn"
+        )
+    )
     check = commands.add_parser(
         "check", help="check settings and stores, and print how to fix what is wrong"
     )
@@ -63,6 +99,25 @@ def _parser() -> argparse.ArgumentParser:
         "rebuild", help="publish the stored models that the database does not know"
     )
     return parser
+
+
+def _describe_trial(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("table", help="CSV (also .gz) or Parquet")
+    parser.add_argument(
+        "--label", help="column to predict (asked for; by default the last)"
+    )
+    parser.add_argument(
+        "--benefits", metavar="FILE", help="JSON file: {class: {action: number}}"
+    )
+    parser.add_argument(
+        "--port",
+        type=int,
+        default=8000,
+        help="port of the service (default %(default)s)",
+    )
+    parser.add_argument(
+        "--exit", action="store_true", help="open no browser, and stop when trained"
+    )
 
 
 def _describe_keys(parser: argparse.ArgumentParser) -> None:

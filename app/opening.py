@@ -88,6 +88,17 @@ def unknown_settings(variables: Iterable[str]) -> list[str]:
     return [unknown("setting", name, known) for name in names]
 
 
+def data_limits(settings: Settings) -> DataLimits:
+    """How large a data set may be."""
+    return DataLimits(
+        max_rows=settings.max_rows,
+        max_columns=settings.max_columns,
+        max_categories=settings.max_categories,
+        max_upload_bytes=int(settings.max_upload_mb * _MB),
+        reader_bytes=settings.upload_memory_mb * _MB,
+    )
+
+
 def open_stores(settings: Settings, *, retry_seconds: float = 0.0) -> Stores:
     """Connected stores of a service that has been started before, for the process of a job.
 
@@ -99,13 +110,7 @@ def open_stores(settings: Settings, *, retry_seconds: float = 0.0) -> Stores:
         connections=settings.database_connections,
         seconds=settings.database_seconds,
     )
-    limits = DataLimits(
-        max_rows=settings.max_rows,
-        max_columns=settings.max_columns,
-        max_categories=settings.max_categories,
-        max_upload_bytes=int(settings.max_upload_mb * _MB),
-        reader_bytes=settings.upload_memory_mb * _MB,
-    )
+    limits = data_limits(settings)
     queue = Queue(
         database, attempts=settings.job_attempts, lease_seconds=settings.lease_seconds
     )

@@ -1,5 +1,6 @@
 """The command line: settings that cannot be are told in one line."""
 
+import json
 import os
 import socket
 import subprocess
@@ -11,7 +12,7 @@ from payoff_client import commands
 from app import __version__, cli
 from app.access.caller import KEY_FORM
 from app.opening import prepare_stores
-from tests.conftest import free_port, settings_for
+from tests.conftest import csv_of, free_port, settings_for, two_class_rows
 from tests.registry.making import publish
 from tests.servers.program import run
 
@@ -135,3 +136,42 @@ def test_serve_tells_its_address_in_one_line_and_nothing_of_migrations(tmp_path)
     assert f"http://127.0.0.1:{port}" in line
     assert rest == ""
     assert not {"plugin", "upgrade", "DDL"} & set(log.split()), log
+
+
+def test_payoff_alone_says_what_people_want_first(capsys):
+    assert cli.main([]) == 0
+    assert "payoff try table.csv" in capsys.readouterr().out
+
+
+def test_commands_of_the_client_are_commands_of_payoff(service, capsys):
+    assert cli.main(["models", "--json", "--url", str(service.base_url)]) == 0
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+
+    printed = capsys.readouterr()
+    assert printed.out.startswith("[")
+    for name, (text, *_) in commands.COMMANDS.items():
+        assert name in printed.out
+        assert text in printed.out
+
+
+@pytest.mark.slow
+def test_a_table_is_tried_with_its_last_column_as_the_label(tmp_path):
+    data = two_class_rows(80)
+    (tmp_path / "Ward 7.csv").write_text(csv_of(data))
+    matrix = {"ill": {"treat": 5, "wait": -10}, "healthy": {"treat": -1, "wait": 0}}
+    (tmp_path / "matrix.json").write_text(json.dumps(matrix))
+    port = free_port()
+    command = ["try", "Ward 7.csv", "--benefits", "matrix.json", "--exit"]
+
+    ended = run([*command, "--port", str(port)], cwd=tmp_path, env=os.environ)
+
+    assert ended.returncode == 0, ended.stderr
+    assert "columns: age, pulse, pain, label" in ended.stdout
+    assert f"http://127.0.0.1:{port}/#/lab/ward-7" in ended.stdout
+    assert "saved as tried:1" in ended.stderr
+
+
+def test_a_table_that_is_not_there_is_said_in_one_line(tmp_path):
+    with pytest.raises(SystemExit, match=r"none\.csv"):
+        cli.main(["try", str(tmp_path / "none.csv")])

@@ -50,9 +50,8 @@ class Hot(NamedTuple):
     request_id: str
     headers: list[Header]
     body: bytes
-    decided: tuple[
-        str, int, int
-    ]  # the model's name, its version, and how many instances
+    # the model's name, its version, and how many instances
+    decided: tuple[str, int, int]
     began: float
 
     def lines(self, defaults: list[Header]) -> bytes:

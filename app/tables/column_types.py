@@ -231,9 +231,8 @@ def _rows_to_learn_from(source: Source, request: UploadRequest) -> Source:
 
     They are counted, and the types of columns do not depend on them.
     """
-    gaps: list[
-        np.ndarray
-    ] = []  # positions of the rows that are left out, batch by batch
+    # positions of the rows that are left out, batch by batch
+    gaps: list[np.ndarray] = []
     counts: dict[str, dict[str, int]] = {}
     reasons_of = _reasons_by_batch(source, request)
 

@@ -88,6 +88,12 @@ def _unpack(packed: BinaryIO, plain: BinaryIO, max_bytes: int) -> None:
         raise Invalid.at(FILE, f"the gzipped file is damaged ({error})") from error
 
 
+def column_names(content: BinaryIO, limits: DataLimits) -> list[str]:
+    """The names of a file's columns; raises as `read_upload` does."""
+    with _opened(content, limits, Dialect()) as source:
+        return [place.name for place in source.places]
+
+
 def read_upload(
     content: BinaryIO, request: UploadRequest, sink: BinaryIO, limits: DataLimits
 ) -> Dataset:

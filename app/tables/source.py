@@ -36,9 +36,8 @@ class Location:
     loc: str
     cell: str | None = None
     first_row: int = 1
-    left_out: Sequence[
-        np.ndarray
-    ] = ()  # positions of rows that were left out, in order, in parts
+    # positions of rows that were left out, in order, in parts
+    left_out: Sequence[np.ndarray] = ()
 
     def flaw(self, row: int, msg: str) -> Flaw:
         """A flaw in the cell of the row at position `row` (from 0)."""
