@@ -167,6 +167,12 @@ def contributions(
             f"there are no contributions: this {model.card.learner.kind} model has none"
         ]
     columns = (attribution.values, attribution.base, attribution.chosen)
+    warnings = []
+    if attribution.without:
+        kinds = " and ".join(attribution.without)
+        warnings = [
+            f"contributions are of the other members of the blend: {kinds} has none"
+        ]
     return [
         {
             "contributions": dict(zip(model.schema.names, values, strict=True)),
@@ -174,4 +180,4 @@ def contributions(
             "contributions_to": {"class": model.classes[k], "score": attribution.score},
         }
         for values, base, k in zip(*map(np.ndarray.tolist, columns), strict=True)
-    ], []
+    ], warnings

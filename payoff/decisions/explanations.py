@@ -12,13 +12,15 @@ class Contributions:
 
     Both add up to a score of the class `chosen` int (n,). The score is `log_odds`, of the class
     against all other classes, `log_ratio`, the log of its probability less the mean log of all
-    classes, or `probability`. It is the score of the model before calibration.
+    classes, or `probability`. It is the score of the model before calibration, of a blend the
+    weighted mean of its members' scores but for the kinds `without` contributions.
     """
 
     values: np.ndarray
     base: np.ndarray
     chosen: np.ndarray
     score: Literal["log_odds", "log_ratio", "probability"]
+    without: tuple[str, ...] = ()
 
 
 def of_terms(T: np.ndarray, base: np.ndarray, chosen: np.ndarray) -> Contributions:

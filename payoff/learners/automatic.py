@@ -1,8 +1,8 @@
-"""A learner that compares the usual learners on rows that they did not see, and keeps the best."""
+"""A learner that tries the usual learners, and keeps the best blend of them on unseen rows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from pydantic import Field
@@ -13,6 +13,7 @@ from payoff.decisions.folds import UNJUDGED, stratified_folds
 from payoff.errors import Invalid
 from payoff.learners import loading
 from payoff.learners.base import FoldedRows, Learner
+from payoff.learners.blend import Blend, best_blend
 from payoff.learners.budget_forest import BudgetForest
 from payoff.learners.cost_naive_bayes import CostNaiveBayes
 from payoff.learners.forest_chain import ForestChain
@@ -22,12 +23,20 @@ from payoff.learners.logistic import Logistic
 from payoff.learners.parameters import Task
 from payoff.learners.random_forest import FreeForest, RandomForest
 from payoff.learners.stepwise import Stepwise, prices_of, stratified_sample, while_worth
-from payoff.learners.unseen import log_losses, mean_and_error, near_best, unseen
+from payoff.learners.unseen import (
+    log_losses,
+    mean_and_error,
+    minus_logs,
+    near_best,
+    unseen,
+)
 from payoff.progress import part
 from payoff.stored import Stored
 
+_Result = TypeVar("_Result")
 _FOLDS = 3
 _OUT_OF_TIME = "max_seconds were over"
+_NO_PAIR = "no class has two rows"
 # The errors of a learner that cannot be fitted on the rows.
 _BREAKDOWNS = (Invalid, np.linalg.LinAlgError, ArithmeticError)
 
@@ -67,37 +76,44 @@ _KERNEL_ROWS = 3000
 
 @dataclass(frozen=True)
 class Tried(Stored):
-    """A candidate's `score` per row and its standard error, or None with the `reason`."""
+    """A candidate's `score` per row and its standard error, or None with the `reason`.
+
+    `weight` is its part in the model. `benefit` per row is reported where benefits did not choose.
+    """
 
     kind: str
-    score: float | None
-    standard_error: float | None
+    score: float | None = None
+    standard_error: float | None = None
     reason: str | None = None
+    benefit: float | None = None
+    weight: float = 0.0
 
 
 class Automatic(Learner):
-    """The best of naive Bayes, logistic regression, random forest, gradient boosting and kernel
-    logistic regression, by cross-validation: with benefits by what their decisions earn, else by
-    log loss. Of numbers the better of random forest and gradient boosting, by squared error. With
-    `feature_costs` the best of a forest chain, a random forest, a budget forest, and a forest of
-    the free features alone, which answer `/acquire`, by what they earn less the price of what they
-    ask for. The card has the table.
+    """A blend of up to three of naive Bayes, logistic regression, random forest, gradient boosting
+    and kernel logistic regression: the mean of their probabilities, by the log loss of rows that
+    they did not see. Of numbers the better of random forest and gradient boosting, by squared
+    error. With `feature_costs` the best of a forest chain, a random forest, a budget forest, and a
+    forest of the free features alone, which answer `/acquire`, by what they earn less the price of
+    what they ask for. The card has the table.
 
-    There are three folds. The score is the mean realised benefit of the decisions with `benefits`
-    (K, A), or (n, K, A) for the rows that `fit` gets, and without them minus the log loss. A
-    candidate that is not worse than the best by a standard error of their paired difference and has
-    the smaller log loss is preferred: benefits of few rows are noisy. After `max_seconds` of work,
-    estimated from the size of the table and the same on every machine, no further candidate is
-    begun; the first has no limit, nor has the final fit. A candidate that refuses the rows or
-    breaks down on them is left out; where none is left, the first error is raised. Fitted:
-    `chosen_` (a kind), `tried_` (`Tried`, one per candidate), and `model_`, the winner fitted on
-    all rows.
+    Each candidate is fitted once: the folds of its calibration give each row probabilities of a
+    model that did not see it. The blend is chosen by `best_blend`, and calibrated by a sigmoid
+    where 20 rows are outside of the most common class. One kind alone stays as it is. What the
+    decisions of a candidate earn with `benefits` (K, A), or (n, K, A) for the rows that `fit`
+    gets, is reported. After `max_seconds` of work, estimated from the size of the table and the
+    same on every machine, no further candidate is begun; the first has no limit. A candidate that
+    refuses the rows or breaks down on them is left out; where none is left, the first error is
+    raised. Fitted: `chosen_` (the kinds, joined by " + "), `tried_` (`Tried`, one per candidate),
+    and `model_`, a fitted learner or a `Blend`.
 
-    With `feature_costs` (Prices, or one price >= 0 for each column), every candidate asks each
-    unseen row for one feature after the other, with benefits as long as that is worth its price,
-    and pays for them. Of those that are not worse than the best the chain is preferred with
-    benefits, and without them what asks for the cheapest features. At most 100,000 numbers of the
-    table are compared.
+    Numbers and prices: there are three folds, and the winner is fitted on all rows. With
+    `feature_costs` (Prices, or one price >= 0 for each column), every candidate asks each unseen
+    row for one feature after the other, with benefits as long as that is worth its price, and pays
+    for them; the score is what it earns less what it pays. Of those that are not worse than the
+    best by a standard error of their paired difference the chain is preferred with benefits, and
+    without them what asks for the cheapest features. At most 100,000 numbers of the table are
+    compared.
     """
 
     name: ClassVar = "auto"
@@ -115,26 +131,26 @@ class Automatic(Learner):
 
     any_actions: ClassVar = True
     by_case: ClassVar = True
-    model_: Learner = field(init=False, repr=False)
+    model_: Learner | Blend = field(init=False, repr=False)
     prices_: Prices | None = field(default=None, init=False, repr=False)
 
     def refit(self, X: np.ndarray, y: np.ndarray) -> Self:
-        """Fit the chosen learner again; nothing is compared."""
+        """Fit the chosen learners again; nothing is compared."""
         self.model_.refit(X, y if self.regresses else np.searchsorted(self.classes_, y))
         return self
 
     @property
     def asker(self) -> Learner:
-        """The chosen learner."""
-        return self.model_
+        """The chosen learner, where features have prices."""
+        return self if isinstance(self.model_, Blend) else self.model_
 
     @property
     def acquires(self) -> bool:
         """Whether features have prices and the chosen learner asks for them."""
-        return self.prices_ is not None and self.model_.acquires
+        return self.prices_ is not None and self.asker.acquires
 
     def ranks(self) -> bool:
-        """Whether the probabilities of the chosen learner differ from row to row."""
+        """Whether the probabilities differ from row to row."""
         return self.model_.ranks()
 
     def untried(self) -> list[str]:
@@ -146,7 +162,7 @@ class Automatic(Learner):
         ]
 
     def findings(self, names: Sequence[str]) -> dict[str, Any]:
-        """The comparison, and the calibration and findings of the winner, ready for JSON."""
+        """The comparison, and the calibration and findings of the model, ready for JSON."""
         candidates = [vars(candidate) for candidate in self.tried_]
         calibration = (
             {} if self.regresses else {"calibration": self.model_.calibration_}
@@ -164,19 +180,124 @@ class Automatic(Learner):
 
     def _fit_raw(
         self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray
-    ) -> Learner:
+    ) -> Learner | Blend:
+        candidates = self._candidates(len(X))
+        if self.prices_ is None and not self.regresses:
+            return self._blended(candidates, X, codes, weights)
         numbers = self._compared_rows(X, codes)
         strata = np.zeros(len(X), dtype=np.intp) if self.regresses else codes[numbers]
         fold = stratified_folds(strata, _FOLDS, 0)
         rows = FoldedRows(X[numbers], codes[numbers], weights[numbers], fold)
-        benefits = None
-        if self.benefits is not None:
-            benefits = np.asarray(self.benefits, dtype=np.float64)
-            benefits = benefits if benefits.ndim == 2 else benefits[numbers]
-        candidates = self._candidates(len(X))
+        benefits = self._benefits(numbers)
         self.chosen_ = self._compare(candidates, rows, benefits)
         with part(0.8, 1.0, f"fitting {self.chosen_}"):
             return self._fit_candidate(candidates[self.chosen_][0], X, codes, weights)
+
+    def _blended(
+        self,
+        candidates: Mapping[str, tuple[Learner, float]],
+        X: np.ndarray,
+        codes: np.ndarray,
+        weights: np.ndarray,
+    ) -> Learner | Blend:
+        """The best blend of the candidates, each fitted once; sets `chosen_` and `tried_`."""
+        shared: dict[str, Any] = {
+            "categorical_features": self.categorical_features,
+            "random_state": self._shared_seed(),
+        }
+        counts = np.bincount(codes)
+        if counts.max() < 2:
+            self.chosen_ = Logistic.name
+            self._report(candidates, dict.fromkeys(candidates, _NO_PAIR), {})
+            return Logistic(**shared).fit(X, codes, weights)
+
+        def attempt(learner: Learner) -> tuple[Learner, np.ndarray]:
+            member = replace(learner, **shared)
+            return member, member.cross_fit(X, codes, weights)
+
+        results, reasons = self._attempts(candidates, X.size, attempt)
+        held_out = np.asarray(next(iter(results.values()))[1].any(axis=1))
+        truth = codes[held_out]
+        weights = weights[held_out]
+        benefits = self._benefits(held_out)
+        unseen = {kind: P[held_out] for kind, (_, P) in results.items()}
+        right = {kind: P[np.arange(len(P)), truth] for kind, P in unseen.items()}
+        parts = best_blend(right, minus_logs, weights, GradientBoosting.name)
+        figures: dict[str, dict[str, float]] = {}
+        for kind, P in unseen.items():
+            score, error = mean_and_error(-minus_logs(right[kind]), weights)
+            figures[kind] = {"score": score, "standard_error": error}
+            if benefits is not None:
+                gains = row_benefits(truth, decide(P, benefits).choice, benefits)
+                figures[kind]["benefit"] = mean_and_error(gains, weights)[0]
+        for kind, weight in parts.items():
+            figures[kind]["weight"] = weight
+        self.chosen_ = " + ".join(parts)
+        self._report(candidates, reasons, figures)
+        members = tuple(results[kind][0] for kind in parts)
+        if len(members) == 1:
+            return members[0]
+        calibrator = None
+        if counts.sum() - counts.max() >= self._min_rows_to_calibrate:
+            mean = np.sum([part * unseen[kind] for kind, part in parts.items()], axis=0)
+            calibrator = loading.scikit.fit_calibrator("sigmoid", mean, truth, weights)
+        return Blend(members, np.array([*parts.values()]), calibrator)
+
+    def _attempts(
+        self,
+        candidates: Mapping[str, tuple[Learner, float]],
+        size: int,
+        attempt: Callable[[Learner], _Result],
+        share: float = 1.0,
+    ) -> tuple[dict[str, _Result], dict[str, str]]:
+        """The results of those candidates that have one, and the reasons of the others, by name.
+
+        `size`: the numbers of an attempt's tables together. `share`: its part of all progress.
+        """
+        results: dict[str, _Result] = {}
+        reasons: dict[str, str] = {}
+        errors: list[Exception] = []
+        work = 0.0
+        step = share / len(candidates)
+        for number, (name, (learner, seconds)) in enumerate(candidates.items()):
+            if results and work > self.max_seconds:
+                reasons[name] = _OUT_OF_TIME
+                continue
+            work += seconds * size
+            try:
+                with part(step * number, step * (number + 1), f"trying {name}"):
+                    results[name] = attempt(learner)
+            except _BREAKDOWNS as error:
+                errors.append(error)
+                reasons[name] = str(error)
+        if not results:
+            raise errors[0]
+        return results, reasons
+
+    def _report(
+        self,
+        candidates: Iterable[str],
+        reasons: Mapping[str, str],
+        figures: Mapping[str, Mapping[str, float]],
+    ) -> None:
+        """Set `tried_` from what there is of each candidate."""
+        self.tried_ = [
+            Tried(name, reason=reasons.get(name), **figures.get(name, {}))
+            for name in candidates
+        ]
+
+    def _shared_seed(self) -> int:
+        """The number from which all candidates draw the same folds."""
+        if isinstance(self.random_state, int | np.integer):
+            return int(self.random_state)
+        return self._seed()
+
+    def _benefits(self, rows: np.ndarray | slice) -> np.ndarray | None:
+        """The benefits (K, A), or those of `rows` (n, K, A); None without."""
+        if self.benefits is None:
+            return None
+        benefits = np.asarray(self.benefits, dtype=np.float64)
+        return benefits if benefits.ndim == 2 else benefits[rows]
 
     def _compared_rows(self, X: np.ndarray, codes: np.ndarray) -> np.ndarray | slice:
         """The numbers of the rows to compare on: all, or with prices a sample of a large table."""
@@ -203,40 +324,34 @@ class Automatic(Learner):
         rows: FoldedRows,
         benefits: np.ndarray | None,
     ) -> str:
-        """The name of the best candidate; sets `tried_` for all of them."""
+        """The name of the best candidate; sets `tried_`."""
         held_out = rows.fold != UNJUDGED
-        fits = len(np.unique(rows.fold[held_out]))
+        if not held_out.any():
+            self._report(candidates, dict.fromkeys(candidates, _NO_PAIR), {})
+            return ForestChain.name
         weights = rows.weights[held_out]
-        values: dict[str, np.ndarray] = {}
-        preferences: dict[str, np.ndarray] = {}
-        errors: list[Exception] = []
-        self.tried_ = []
-        work = 0.0
-        count = len(candidates)
-        for number, (name, (learner, seconds)) in enumerate(candidates.items()):
-            if not held_out.any() or (values and work > self.max_seconds):
-                reason = _OUT_OF_TIME if held_out.any() else "no class has two rows"
-                self.tried_.append(Tried(name, None, None, reason))
-                continue
-            work += seconds * rows.X.size * fits
-            try:
-                with part(
-                    0.8 * number / count, 0.8 * (number + 1) / count, f"trying {name}"
-                ):
-                    P, paid = self._unseen(learner, rows, benefits)
-            except _BREAKDOWNS as error:
-                errors.append(error)
-                self.tried_.append(Tried(name, None, None, str(error)))
-                continue
-            value, preference = self._values(P, paid, rows, benefits)
-            values[name] = value[held_out]
-            preferences[name] = preference[held_out]
-            self.tried_.append(Tried(name, *mean_and_error(values[name], weights)))
-        if errors and not values:
-            raise errors[0]
-        if not values:
-            return "logistic" if self.prices_ is None else ForestChain.name
-        return best_of(values, preferences, weights)
+        size = rows.X.size * len(np.unique(rows.fold[held_out]))
+        results, reasons = self._attempts(
+            candidates,
+            size,
+            lambda learner: self._values(
+                *self._unseen(learner, rows, benefits), rows, benefits
+            ),
+            0.8,
+        )
+        values = {name: value[held_out] for name, (value, _) in results.items()}
+        preferences = {name: value[held_out] for name, (_, value) in results.items()}
+        best = best_of(values, preferences, weights)
+        figures = {}
+        for name, value in values.items():
+            score, error = mean_and_error(value, weights)
+            figures[name] = {
+                "score": score,
+                "standard_error": error,
+                "weight": float(name == best),
+            }
+        self._report(candidates, reasons, figures)
+        return best
 
     def _values(
         self,
@@ -249,15 +364,10 @@ class Automatic(Learner):
         if self.regresses:
             squares = np.square(rows.codes - P[:, 0])
             return -squares, squares
-        losses = log_losses(P, rows.codes)
-        values = -losses
-        if benefits is not None:
-            values = (
-                row_benefits(rows.codes, decide(P, benefits).choice, benefits) - paid
-            )
-        if self.prices_ is None:
-            return values, losses
-        return values, paid if benefits is None else np.zeros(len(paid))
+        if benefits is None:
+            return -log_losses(P, rows.codes), paid
+        gains = row_benefits(rows.codes, decide(P, benefits).choice, benefits)
+        return gains - paid, np.zeros(len(paid))
 
     def _fit_candidate(
         self, learner: Learner, X: np.ndarray, codes: np.ndarray, weights: np.ndarray
@@ -296,10 +406,8 @@ class Automatic(Learner):
                 model = self._fit_candidate(learner, *rows.without(number))
             X = np.ascontiguousarray(rows.X[outside])
             paid = np.zeros(len(X))
-            if self.regresses:
+            if self.prices_ is None:
                 P = model.values(X)
-            elif self.prices_ is None:
-                P = model.posterior(X)
             else:
                 P, paid = while_worth(model, X, self.prices_, mean)
             return np.column_stack((P, paid))

@@ -219,6 +219,22 @@ class Learner(Dataclass):
         two classes. Time: one raw fit, and up to five more on four fifths of the rows where the
         probabilities are calibrated.
         """
+        self._fit_calibrated(*self._begin(X, y, sample_weight))
+        return self
+
+    def cross_fit(
+        self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None
+    ) -> np.ndarray:
+        """`fit`, and each row's calibrated probabilities (n, K) by a model that did not see it.
+
+        There are folds where nothing is calibrated, too. Rows in no fold have zeros.
+        """
+        return self._cross_fit(*self._begin(X, y, sample_weight))
+
+    def _begin(
+        self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Check the arguments of `fit`, and decide what all of its fits share."""
         options = {
             "multi_output": self.labels == "several",
             "y_numeric": self.regresses,
@@ -227,8 +243,7 @@ class Learner(Dataclass):
         targets = self._targets(y)
         self._check()
         self._prepare(X, targets, weights)
-        self._fit_calibrated(X, targets, weights)
-        return self
+        return X, targets, weights
 
     def _targets(self, y: np.ndarray) -> np.ndarray:
         """The codes (n,) of labels in `classes_`, which it sets, or the numbers (n,)."""
@@ -358,12 +373,19 @@ class Learner(Dataclass):
         if self.regresses:
             self.model_ = self._fit_raw(X, codes, weights)
             return
-        self.calibration_ = self._method(np.bincount(codes))
-        self.calibrator_ = None
-        if self.calibration_ == "none":
+        if self._method(np.bincount(codes)) == "none":
+            self.calibration_ = "none"
+            self.calibrator_ = None
             with part(0.0, 1.0, "fit"):
                 self.model_ = self._fit_raw(X, codes, weights)
             return
+        self._cross_fit(X, codes, weights)
+
+    def _cross_fit(
+        self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray
+    ) -> np.ndarray:
+        """Fit and calibrate: see `cross_fit`."""
+        self.calibration_ = self._method(np.bincount(codes))
         folds = min(_FOLDS, len(X))
         fold = stratified_folds(codes, folds, self._seed()).astype(np.int8)
         P = self._fit_folds(FoldedRows(X, codes, weights, fold), folds)
@@ -371,6 +393,10 @@ class Learner(Dataclass):
         self.calibration_, self.calibrator_ = self._calibrate(
             self.calibration_, P[held_out], codes[held_out], weights[held_out]
         )
+        P[~held_out] = 0.0
+        if self.calibrator_ is not None:
+            P[held_out] = self.calibrator_.apply(P[held_out])
+        return P
 
     def _calibrate(
         self, method: str, P: np.ndarray, codes: np.ndarray, weights: np.ndarray
@@ -412,7 +438,7 @@ class Learner(Dataclass):
             if number < folds:
                 P[rows.fold == number] = fitted
             else:
-                self.model_ = fitted
+                vars(self).update(fitted)
         return P
 
     def fit_one(
@@ -424,18 +450,19 @@ class Learner(Dataclass):
         number: int,
         folds: int,
     ) -> Any:
-        """Fit without fold `number`: the probabilities of its rows. Of `ALL`: the model."""
+        """Fit without fold `number`: the probabilities of its rows. Of `ALL`: what was fitted."""
         rows = FoldedRows(X, codes, weights, fold)
         stage = folds if number == ALL else number
         with part(
             stage / (folds + 1), (stage + 1) / (folds + 1), stage_name(stage, folds)
         ):
             model = self._fit_raw(*rows.without(number))
-        return (
-            model
-            if number == ALL
-            else model.posterior(np.ascontiguousarray(rows.only(number)))
-        )
+        if number != ALL:
+            return model.posterior(np.ascontiguousarray(rows.only(number)))
+        fitted = {
+            name: value for name, value in vars(self).items() if name.endswith("_")
+        }
+        return fitted | {"model_": model}
 
     def _seed(self) -> int:
         """A number drawn from `random_state`."""

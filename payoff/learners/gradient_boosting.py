@@ -80,15 +80,17 @@ class GradientBoosting(Learner):
     ] = 1.0
     calibration: Calibration = "auto"
 
-    def _fit_calibrated(
-        self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray
-    ) -> None:
+    def _prepare(self, X: np.ndarray, *_: np.ndarray) -> None:
         self.n_iter_ = int(self.max_iter)
         self.max_leaf_nodes_ = self.max_leaf_nodes
         if self.max_leaf_nodes == "auto":
             self.max_leaf_nodes_ = next(
                 (leaves for rows, leaves in _LEAVES if len(X) <= rows), _LARGE_LEAVES
             )
+
+    def _fit_calibrated(
+        self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray
+    ) -> None:
         if self.regresses:
             self._fit_numbers(X, codes, weights)
         else:

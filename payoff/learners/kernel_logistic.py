@@ -14,7 +14,7 @@ from payoff.learners.base import Learner
 from payoff.learners.design import Design
 from payoff.learners.linear import LARGEST_NUMBER, LinearScorer, softmax
 from payoff.learners.logistic import choose_transform
-from payoff.learners.parameters import Majority, Strength
+from payoff.learners.parameters import Calibration, Majority, Strength
 from payoff.progress import part
 from payoff.stored import Stored
 
@@ -110,9 +110,10 @@ class KernelLogistic(Learner):
 
     Fitted, besides `Learner`'s: `majority_`; `gamma_`; `n_components_` (0 for linear);
     `converged_`, `n_iter_` and `gradient_norm_` (largest entry, see `kernel_solver.solve`). Without
-    convergence `fit` warns, too. A likelihood fit needs no calibration, so none is offered.
+    convergence `fit` warns, too.
 
-    Time O(n m^2 + iterations n m K), memory O(n m) for m landmarks; a row O(m (features + K)).
+    Time O(n m^2 + iterations n m K) for each of up to six fits, memory O(n m) for m landmarks; a
+    row O(m (features + K)).
     Benefit-based classification, section on HCSKLR (the cost-blind model by Zhu and Hastie).
     """
 
@@ -135,6 +136,7 @@ class KernelLogistic(Learner):
         "Nystroem landmarks: rows that span the functions; null is all rows of a small table, 1000"
         " of a large one.",
     ] = None
+    calibration: Calibration = "auto"
     numeric_transform: str = "auto"
     max_iter: int = 1000
     tol: float = 1e-6

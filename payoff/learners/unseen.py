@@ -1,6 +1,7 @@
 """Choose models, preparations, calibrations by the log loss of rows that a fit did not see."""
 
 from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 import numpy as np
 
@@ -8,6 +9,7 @@ from payoff.decisions.calibration import MIN_ROWS_OF_CURVE
 from payoff.decisions.folds import stratified_folds
 from payoff.learners import loading
 
+_Name = TypeVar("_Name")
 _FOLDS = 5
 # Rows times classes that are enough to choose by: it takes at most about two seconds.
 _ENOUGH_CELLS = 30_000
@@ -62,7 +64,12 @@ def calibrated_unseen(
 
 def log_losses(P: np.ndarray, codes: np.ndarray) -> np.ndarray:
     """The log loss (n,) of each row with probabilities P (n, K) and true classes (n,)."""
-    return -np.log(np.maximum(P[np.arange(len(P)), codes], _FLOOR))
+    return minus_logs(P[np.arange(len(P)), codes])
+
+
+def minus_logs(p: np.ndarray) -> np.ndarray:
+    """The log losses (n,) of rows whose true classes have the probabilities p (n,)."""
+    return -np.log(np.maximum(p, _FLOOR))
 
 
 def mean_and_error(values: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
@@ -72,7 +79,7 @@ def mean_and_error(values: np.ndarray, weights: np.ndarray) -> tuple[float, floa
     return mean, float(np.sqrt((w**2) @ (values - mean) ** 2))
 
 
-def near_best(values: Mapping[str, np.ndarray], weights: np.ndarray) -> list[str]:
+def near_best(values: Mapping[_Name, np.ndarray], weights: np.ndarray) -> list[_Name]:
     """The names, in their order, whose values (n,) have the largest mean, or nearly the largest.
 
     Nearly is at most one standard error of the paired difference less.

@@ -1,4 +1,4 @@
-"""The learner that compares learners: it publishes the one that earns most on rows it did not see."""
+"""The learner that blends learners: it publishes the blend with the least loss on rows it did not see."""
 
 import json
 import pickle
@@ -8,6 +8,8 @@ import pytest
 
 from payoff.acquisition.prices import Prices
 from payoff.decisions.benefit import decide, row_benefits
+from payoff.decisions.calibration_fits import fit_sigmoid
+from payoff.decisions.folds import stratified_folds
 from payoff.errors import Invalid
 from payoff.learners import automatic
 from payoff.learners.automatic import Automatic
@@ -34,7 +36,7 @@ def linear(n=600, seed=0):
     return X, (X.sum(axis=1) + 0.2 * rng.normal(size=n) > 0).astype(int)
 
 
-def test_it_is_the_winner_fitted_on_all_rows():
+def test_a_blend_of_one_is_that_learner():
     X, y = linear()
     model = Automatic(random_state=0).fit(X, y)
     assert model.chosen_ == "logistic"
@@ -42,32 +44,100 @@ def test_it_is_the_winner_fitted_on_all_rows():
     np.testing.assert_array_equal(
         model.posterior(X), Logistic(random_state=0).fit(X, y).posterior(X)
     )
-    assert [one.kind for one in model.tried_] == ["cost_naive_bayes", "logistic"]
-    assert (
-        model.tried_[1].score
-        > model.tried_[0].score + 3 * model.tried_[0].standard_error
-    )
+    bayes, logistic = model.tried_
+    assert (bayes.kind, logistic.kind) == ("cost_naive_bayes", "logistic")
+    assert logistic.score > bayes.score + 3 * bayes.standard_error
+    assert (bayes.weight, logistic.weight) == (0.0, 1.0)
     np.testing.assert_array_equal(
         pickle.loads(pickle.dumps(model)).posterior(X), model.posterior(X)
     )
 
 
-def test_the_score_is_what_unseen_rows_earn():
-    """With benefits the score of a candidate is the mean benefit over three folds, fitted by hand."""
+def mixed(n=600, seed=0):
+    """Rows whose classes follow a line and steps: neither candidate has both."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 4))
+    score = X[:, 0] + X[:, 1] + 2.5 * (np.abs(X[:, 2]) < 0.5) - 1
+    return X, (score + rng.logistic(size=n) > 0).astype(int)
+
+
+def test_a_blend_is_the_calibrated_mean_of_its_members_fitted_on_all_rows():
+    """The weights, the folds and the calibration by hand."""
+    X, y = mixed()
+    model = Automatic(random_state=3).fit(X, y)
+    assert model.chosen_ == "cost_naive_bayes + logistic"
+    members = [kind(random_state=3) for kind in (CostNaiveBayes, Logistic)]
+    unseen = [member.cross_fit(X, y) for member in members]
+    losses = {
+        (a, b): -np.log(
+            ((a * unseen[0] + b * unseen[1]) / (a + b))[np.arange(600), y]
+        ).mean()
+        for a, b in ((0, 1), (1, 0), (1, 1), (1, 2), (2, 1))
+    }
+    best = np.array(min(losses, key=losses.get))
+    weights = best / best.sum()
+    np.testing.assert_allclose([one.weight for one in model.tried_], weights)
+    curve = fit_sigmoid(
+        weights[0] * unseen[0] + weights[1] * unseen[1], y, np.ones(600)
+    )
+    mean = sum(w * m.posterior(X) for w, m in zip(weights, members, strict=True))
+    np.testing.assert_allclose(model.posterior(X), curve.apply(mean), atol=1e-12)
+    assert model.findings([])["calibration"] == "sigmoid"
+    assert model.ranks()
+    restored = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(restored.plain_posterior(X), model.posterior(X))
+    np.testing.assert_allclose(
+        restored.refit(X, y).posterior(X), model.posterior(X), atol=1e-12
+    )
+
+
+def test_each_row_is_answered_by_a_model_that_did_not_see_it():
+    X, y = linear(100)
+    model = Logistic(random_state=0)
+    P = model.cross_fit(X, y)
+    seed = np.random.RandomState(0).randint(2**31 - 1)
+    fold = stratified_folds(y, 5, seed)
+    inside = fold != 2
+    raw = Logistic(calibration="none", numeric_transform="clip").fit(
+        X[inside], y[inside]
+    )
+    expected = model.calibrator_.apply(raw.posterior(X[~inside]))
+    np.testing.assert_allclose(P[~inside], expected, atol=1e-9)
+    np.testing.assert_array_equal(
+        model.posterior(X), Logistic(random_state=0).fit(X, y).posterior(X)
+    )
+
+
+def test_with_a_few_rows_nothing_is_calibrated_but_the_candidates_are_compared():
+    X, y = linear(60)
+    y[:] = 0
+    y[:6] = 1
+    model = Automatic(random_state=0).fit(X, y)
+    assert model.findings([])["calibration"] == "none"
+    assert all(one.score is not None for one in model.tried_)
+
+
+def test_the_only_row_of_a_class_is_trained_on_and_compares_nothing():
+    X, y = linear(60)
+    y[0] = 2
+    model = Automatic(random_state=0).fit(X, y)
+    assert model.posterior(X).shape == (60, 3)
+    alone = Automatic(random_state=0).fit(X[:3], np.arange(3))
+    assert alone.chosen_ == "logistic"
+    assert {one.reason for one in alone.tried_} == {"no class has two rows"}
+
+
+def test_what_decisions_earn_is_reported_and_chooses_nothing():
     X, y = linear(300)
     B = np.array([[1.0, -2.0, 0.0], [-5.0, 3.0, 0.5]])
     model = Automatic(benefits=B, random_state=0).fit(X, y)
-    fold = automatic.stratified_folds(y, 3, 0)
-    P = np.empty((300, 2))
-    for number in range(3):
-        P[fold == number] = (
-            Logistic(random_state=0)
-            .fit(X[fold != number], y[fold != number])
-            .posterior(X[fold == number])
-        )
+    P = Logistic(random_state=0).cross_fit(X, y)
     earned = row_benefits(y, decide(P, B).choice, B)
-    assert model.tried_[1].score == pytest.approx(earned.mean())
-    assert model.tried_[1].standard_error == pytest.approx(earned.std() / np.sqrt(300))
+    assert model.tried_[1].benefit == pytest.approx(earned.mean())
+    losses = -np.log(P[np.arange(300), y])
+    assert model.tried_[1].score == pytest.approx(-losses.mean())
+    assert model.tried_[1].standard_error == pytest.approx(losses.std() / np.sqrt(300))
+    assert model.chosen_ == Automatic(random_state=0).fit(X, y).chosen_
 
 
 def test_when_the_time_is_over_the_rest_is_not_tried():
@@ -104,7 +174,7 @@ def breaks(monkeypatch, kind, error):
     def fit(*_):
         raise error
 
-    monkeypatch.setattr(kind, "fit", fit)
+    monkeypatch.setattr(kind, "cross_fit", fit)
 
 
 @pytest.mark.parametrize("error", REFUSALS, ids=lambda error: type(error).__name__)

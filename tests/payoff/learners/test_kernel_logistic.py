@@ -13,6 +13,23 @@ from payoff.learners.kernel_logistic import KernelLogistic
 KERNELS = ("rbf", "linear", "polynomial")
 
 
+def uncalibrated(**parameters):
+    """The likelihood fit as it is."""
+    return KernelLogistic(calibration="none", **parameters)
+
+
+def test_it_is_calibrated_by_a_sigmoid_and_reports_the_fit_of_all_rows():
+    X, y, _ = problem(3, n=150)
+    model = KernelLogistic(random_state=0).fit(X, y)
+
+    assert model.calibration_ == "sigmoid"
+    np.testing.assert_array_equal(
+        model.model_.posterior(X), uncalibrated().fit(X, y).posterior(X)
+    )
+    assert model.n_components_ == len(X)
+    assert model.converged_
+
+
 def problem(K, *, n=60, m=4, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, m))
@@ -45,7 +62,7 @@ def test_it_is_scikit_learns_logistic_regression_on_a_root_of_the_kernel_matrix(
     values, vectors = np.linalg.eigh(kernel)
     root = vectors * np.sqrt(np.maximum(values, 0))
     theirs = LogisticRegression(C=C, tol=1e-9, max_iter=100_000).fit(root, y, weights)
-    ours = KernelLogistic(
+    ours = uncalibrated(
         kernel=name, gamma=gamma, degree=2, C=C, tol=1e-8, numeric_transform="none"
     )
     np.testing.assert_allclose(
@@ -59,7 +76,7 @@ def test_the_majority_has_no_function_and_changes_no_probability(name):
     X, y, weights = problem(3)
     labels = np.array(["ill", "odd", "well"])[y]
     models = [
-        KernelLogistic(kernel=name, majority=H, tol=1e-8).fit(X, labels, weights)
+        uncalibrated(kernel=name, majority=H, tol=1e-8).fit(X, labels, weights)
         for H in ("ill", "well")
     ]
     for code, model in zip((0, 2), models, strict=True):
@@ -74,28 +91,28 @@ def test_the_majority_has_no_function_and_changes_no_probability(name):
 
 def test_the_majority_is_the_class_that_weighs_most():
     X, y, _ = problem(3)
-    assert KernelLogistic().fit(X, y).majority_ == np.bincount(y).argmax()
-    assert KernelLogistic().fit(X, y, np.where(y == 1, 100.0, 1.0)).majority_ == 1
-    assert KernelLogistic(majority="2").fit(X, y).majority_ == 2
+    assert uncalibrated().fit(X, y).majority_ == np.bincount(y).argmax()
+    assert uncalibrated().fit(X, y, np.where(y == 1, 100.0, 1.0)).majority_ == 1
+    assert uncalibrated(majority="2").fit(X, y).majority_ == 2
 
 
 def test_all_rows_as_landmarks_are_the_exact_model(monkeypatch):
     """Beyond the change-over a draw is made; asked for at least as many landmarks as rows, none is."""
     X, y, _ = problem(3)
-    exact = KernelLogistic().fit(X, y)
+    exact = uncalibrated().fit(X, y)
     assert exact.n_components_ == len(X)
     np.testing.assert_array_equal(
-        KernelLogistic(n_components=999).fit(X, y).predict_proba(X),
+        uncalibrated(n_components=999).fit(X, y).predict_proba(X),
         exact.predict_proba(X),
     )
     monkeypatch.setattr(kernel_logistic, "EXACT_ROWS", 50)
     monkeypatch.setattr(kernel_logistic, "LANDMARKS", 20)
-    drawn = [KernelLogistic(random_state=seed).fit(X, y) for seed in (0, 0, 1)]
+    drawn = [uncalibrated(random_state=seed).fit(X, y) for seed in (0, 0, 1)]
     assert [model.n_components_ for model in drawn] == [20, 20, 20]
     np.testing.assert_array_equal(drawn[0].predict_proba(X), drawn[1].predict_proba(X))
     monkeypatch.setattr(kernel_logistic, "CELLS", 10 * len(X))
     assert (
-        KernelLogistic().fit(X, y).n_components_ == 10
+        uncalibrated().fit(X, y).n_components_ == 10
     )  # a map of more numbers is not made
     assert not np.allclose(
         drawn[0].predict_proba(X), drawn[2].predict_proba(X), atol=1e-6
@@ -111,8 +128,8 @@ def test_a_stop_before_the_minimum_is_told():
     with pytest.warns(
         ConvergenceWarning, match="kernel_logistic stopped after 2 steps"
     ):
-        stopped = KernelLogistic(max_iter=2).fit(X, y)
-    done = KernelLogistic().fit(X, y)
+        stopped = uncalibrated(max_iter=2).fit(X, y)
+    done = uncalibrated().fit(X, y)
     assert not stopped.converged_
     assert stopped.gradient_norm_ > 1e-6 >= done.gradient_norm_
     assert done.converged_
