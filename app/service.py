@@ -1,10 +1,14 @@
 """Builds the HTTP service from settings; the only place that does."""
 
+from fastapi import FastAPI
+
 from app.access.caller import NOTE, Keyring, KeysMade
 from app.access.rates import Rate
-from app.api.app import Service
+from app.api.app import create_app
 from app.api.memory import BodyLimits, Memory, default_limit
-from app.jobs.processes import preload
+from app.api.service import Service
+from app.jobs.processes import keep_freed_memory, preload
+from app.monitoring.logs import configure
 from app.opening import prepare_stores
 from app.settings import Settings, listed
 from app.storage import Storage
@@ -12,6 +16,13 @@ from app.tables import isolated
 from app.workers import make_worker
 
 _MB = 2**20
+
+
+def start(settings: Settings) -> FastAPI:
+    """The application for this process, whose log and memory are set up for it."""
+    configure(settings.log_level)
+    keep_freed_memory()
+    return create_app(wire(settings))
 
 
 def wire(settings: Settings) -> Service:
@@ -28,7 +39,12 @@ def wire(settings: Settings) -> Service:
     rate = Rate.parse(settings.rate_limit) if settings.rate_limit else None
     keys_made = KeysMade(Storage(settings.models, NOTE, name="PAYOFF_MODELS"))
     keyring = Keyring(
-        stores.keys, keys_made, admin_key, rate=rate, jobs=settings.jobs_per_key
+        stores.keys,
+        keys_made,
+        admin_key,
+        rate=rate,
+        jobs=settings.jobs_per_key,
+        hosts=listed(settings.hosts),
     )
     access_log = settings.access_log and settings.log_level in ("debug", "info")
     memory = (
@@ -43,6 +59,5 @@ def wire(settings: Settings) -> Service:
         limits,
         access_log,
         memory=Memory(memory),
-        hosts=tuple(listed(settings.hosts)),
         console=settings.console,
     )

@@ -211,8 +211,8 @@ def told(tmp_path_factory) -> dict[str, list[Metric]]:
     """All metrics of a service that leaves jobs to others, of one that does not, and of a worker."""
     service = wire(settings_for(tmp_path_factory.mktemp("told")))
     requests = Metrics(service.stores, None)
-    requests.requests.count("GET", "/models", 200, 0.1)
-    requests.requests.decided("ward", 1, 1)
+    requests.requests.times_of("GET", "/models", 200).observe(0.1)
+    requests.requests.decisions_of("ward", 1).inc()
     worker = of_worker(service.stores, service.worker)
     service.stores.recorder.totals.add_outcomes([(GRANTED, Outcome(0))], 2_000.0)
     job = service.stores.queue.submit("train", {})

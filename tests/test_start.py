@@ -53,7 +53,7 @@ START = """
 import json, sys
 import numpy as np
 from app.main import app
-registry = app.state.stores.registry
+registry = app.state.service.stores.registry
 registry.refresh()
 registry.preloader.look()
 loads = registry.cache.loads

@@ -16,6 +16,7 @@ from time import time
 from typing import TYPE_CHECKING
 
 from app.access.rates import Rate, Windows, rounded_up
+from app.access.sites import check_site
 from app.database.pages import regex_of
 from app.errors import Forbidden, KeyMissing, NotFound, NotReady, TooMany
 from app.storage import Storage
@@ -129,6 +130,8 @@ class Caller:
 
 
 ANYBODY = Caller("anonymous")
+# Until the gate knows the caller, and on routes that are open: it may do nothing.
+NOBODY = Caller("nobody", scopes=frozenset(), models=("",))
 _END_OF_NAME = re.compile("[:@]")
 
 
@@ -178,9 +181,9 @@ class Keyring:
 
     `start` reads the table of keys again and again until its database is closed. `admin_key` may do
     everything and is not in the table. `rate` and `jobs` are limits for keys that have none of
-    their own; where no keys are configured, `rate` holds for each address. Once keys were `made`
-    every request needs one, also where their table is lost. Before the table was read, the admin
-    key alone is accepted.
+    their own; where no keys are configured, `rate` holds for each address, and requests are for
+    loopback or one of `hosts` (`sites`). Once keys were `made` every request needs one, also where
+    their table is lost. Before the table was read, the admin key alone is accepted.
     """
 
     def __init__(
@@ -191,6 +194,7 @@ class Keyring:
         *,
         rate: Rate | None = None,
         jobs: int | None = None,
+        hosts: Iterable[str] = (),
     ) -> None:
         self._keys = keys
         self._made = made
@@ -199,6 +203,7 @@ class Keyring:
         self.anybody = Caller(ANYBODY.name, rate=rate)
         self._rate = rate
         self._jobs = jobs
+        self._hosts = frozenset(host.lower() for host in hosts)
         self._entries: Mapping[bytes, _Entry] = {}
         self._revision: Revision | None = None
         self.obstacle = "the keys are not read yet"
@@ -206,6 +211,23 @@ class Keyring:
         self.required = self._admin_digest is not None
         self._noted = False
         self._failures = Windows()
+
+    def caller_of(self, method: str, headers: Mapping[bytes, bytes]) -> Caller:
+        """The caller by the headers of a request; the errors of `caller` and `check_site`."""
+        key = headers.get(b"x-api-key")
+        if key is None:
+            scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+            key = token.strip() if scheme.lower() == b"bearer" else None
+        caller = self.caller(key)
+        if caller is self.anybody:
+            check_site(
+                method,
+                headers.get(b"host", b""),
+                headers.get(b"origin"),
+                headers.get(b"sec-fetch-site"),
+                self._hosts,
+            )
+        return caller
 
     def caller(self, presented: bytes | None) -> Caller:
         """The holder of the key that was sent; `anybody` where none are configured.

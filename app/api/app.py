@@ -6,7 +6,6 @@ import sys
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from types import FrameType
 
 import structlog
@@ -14,19 +13,14 @@ from fastapi import FastAPI
 from fastapi.concurrency import run_in_threadpool
 
 from app import __version__
-from app.access.caller import Keyring
-from app.answering.shadow import ShadowDecider
 from app.api import errors, openapi, routes
-from app.api.entrance import Door, Entrance
-from app.api.gate import Gate, install
-from app.api.limiters import Limiters
-from app.api.memory import BodyLimits, Memory
+from app.api.entrance import PATH
+from app.api.exchange import ExchangeLayer
+from app.api.gate import install
 from app.api.routes import console
 from app.api.routing import DirectRoute
+from app.api.service import Service
 from app.jobs import processes
-from app.jobs.worker import Worker
-from app.monitoring.metrics import Metrics
-from app.stores import Stores
 
 _log = structlog.get_logger("payoff")
 # The time after which a thread that computes gives the interpreter's lock to the event loop.
@@ -67,23 +61,8 @@ _TAGS = [
 ]
 
 
-@dataclass(frozen=True)
-class Service:
-    """The parts that the application runs on: stores, a worker (or none), keys and limits."""
-
-    stores: Stores
-    worker: Worker | None
-    keyring: Keyring
-    limits: BodyLimits
-    access_log: bool
-    memory: Memory = field(default_factory=lambda: Memory(512 * 2**20))
-    hosts: tuple[str, ...] = ()
-    console: bool = True
-
-
 def create_app(service: Service) -> FastAPI:
     """Build the ASGI application around `service`; its lifespan starts and stops the stores."""
-    metrics = Metrics(service.stores, service.worker)
     app = FastAPI(
         title="Payoff",
         summary="Predictions that decide.",
@@ -97,26 +76,17 @@ def create_app(service: Service) -> FastAPI:
         lifespan=_lifespan,
     )
     app.state.service = service
-    app.state.stores = service.stores
-    app.state.metrics = metrics
-    app.state.shadow = ShadowDecider(service.stores.registry, service.stores.shadows)
-    app.state.limiters = Limiters()
-    app.state.stopping = threading.Event()
     errors.install(app)
     _include_routes(app)
     if service.console:
         console.install(app)
-    gate = Gate(
-        service.keyring,
-        service.limits,
-        service.memory,
-        metrics.requests,
-        hosts=service.hosts,
-        access_log=service.access_log,
+    install(app, service.gate)
+    app.add_middleware(
+        ExchangeLayer,
+        memory=service.memory,
+        records=service.records,
+        shortcuts={PATH: service.entrance.offer},
     )
-    install(app, gate)
-    app.state.entrance = Entrance(gate, service.stores, metrics.requests)
-    app.add_middleware(Door, entrance=app.state.entrance)
     return app
 
 
@@ -142,21 +112,21 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service.keyring.start()
     service.stores.registry.start()
     await run_in_threadpool(service.stores.matrices.start)
-    app.state.shadow.start()
+    service.shadow.start()
     if service.worker is not None:
         service.worker.start()
     processes.start()
-    _announce_stopping(app.state.stopping)
+    _announce_stopping(service.stopping)
     _quiet_collector()
     sys.setswitchinterval(_SWITCH_SECONDS)
     _log.info("started", version=__version__)
     try:
         yield
     finally:
-        app.state.stopping.set()
+        service.stopping.set()
         if service.worker is not None:
             service.worker.stop()
-        app.state.shadow.stop()
+        service.shadow.stop()
         await run_in_threadpool(service.stores.recorder.stop)
         service.stores.registry.stop()
         service.stores.database.close()

@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import orjson
-from fastapi import Request
+from fastapi import Request, Response
 from pydantic import BaseModel, ValidationError
 
 from app.api.codecs.json import check_document, parsed, syntax_error
@@ -13,8 +13,10 @@ from app.api.codecs.media_types import JSON
 from app.api.exchange import charge_of
 from app.api.limiters import pace_of, run
 from app.errors import Unsupported
+from app.requests.matrices import MatrixFields
 from payoff.errors import Flaw, Invalid, below, flaws_of, pointer, reject, unknown_at
 
+MATRIX_HEADER: Final = "payoff-matrix"  # of the answer
 _MAX_SHOWN = 60  # characters of a media type that an error repeats
 _Body = TypeVar("_Body", bound=BaseModel)
 
@@ -149,3 +151,10 @@ def parsed_text(name: str, text: str) -> Any:
     with below(pointer(name)):
         check_document(value, content)
     return value
+
+
+def with_matrix(response: Response, fields: MatrixFields) -> Response:
+    """The answer, with the version of the saved matrix that was used."""
+    if fields.saved is not None:
+        response.headers[MATRIX_HEADER] = fields.saved
+    return response

@@ -13,18 +13,25 @@ from time import perf_counter
 from typing import NamedTuple
 
 import structlog
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
-from app.access.caller import Caller
+from app.access.caller import Caller, Keyring
 from app.answering.predict import PredictQuestion, extent
+from app.api.bodies import MATRIX_HEADER
 from app.api.codecs.answers import json_of
 from app.api.codecs.json import INLINE_BYTES, document_of
 from app.api.codecs.media_types import JSON
 from app.api.codecs.predict_bodies import body_of_document
-from app.api.dependencies import MATRIX_HEADER
-from app.api.exchange import ALWAYS, UNLESS_OWN, Header, announced, exchange_of
+from app.api.exchange import (
+    ALWAYS,
+    UNLESS_OWN,
+    Header,
+    Records,
+    announced,
+    exchange_of,
+)
 from app.api.gate import PREDICT, Gate
-from app.api.memory import SMALL
+from app.api.memory import SMALL, BodyLimits
 from app.api.routes.predict import answer_to, pace_of_answer, question_of, quick_answer
 from app.monitoring.metrics import RequestMetrics
 from app.registry.loaded import Loaded
@@ -32,7 +39,7 @@ from app.stores import Stores
 from payoff.errors import PayoffError
 
 HELD_SECONDS = 1.0  # that the rest of a short body may take
-_PATH = "/predict"
+PATH = "/predict"
 _JSON = JSON.encode()
 _ACCEPTED = (None, _JSON, b"*/*")
 _OTHER_HEADS = frozenset(
@@ -67,16 +74,26 @@ class Entrance:
     task for them.
     """
 
-    def __init__(self, gate: Gate, stores: Stores, metrics: RequestMetrics) -> None:
-        self._gate = gate
+    def __init__(
+        self,
+        stores: Stores,
+        keyring: Keyring,
+        gate: Gate,
+        limits: BodyLimits,
+        metrics: RequestMetrics,
+        records: Records,
+    ) -> None:
         self._stores = stores
+        self._keyring = keyring
+        self._gate = gate
+        self._max_bytes = min(INLINE_BYTES, limits.default)
         self._metrics = metrics
-        self._max_bytes = min(INLINE_BYTES, gate.limits.default)
+        self._records = records
 
     def plain_head(self, scope: Scope) -> Head | None:
         """The headers of a request for JSON with a short JSON body; None for all others."""
         if (
-            scope["path"] != _PATH
+            scope["path"] != PATH
             or scope["method"] != "POST"
             or scope.get("query_string")
             or scope.get("root_path")
@@ -99,11 +116,11 @@ class Entrance:
         exchange = exchange_of(scope)
         exchange.was_at_entrance = True
         try:
-            caller = self._gate.caller(scope, head)
+            caller = self._keyring.caller_of(scope["method"], head)
             caller.need(PREDICT.scopes)
             if caller.client is None and b"x-forwarded-for" in head:
                 return None  # the server reads the address, for which it counts, further in
-            rate = self._gate.take(caller, scope)
+            rate = [] if caller.rate is None else self._gate.take(caller, scope)
             return self._decided(exchange.request_id, caller, rate, body, began)
         except PayoffError:
             return None
@@ -161,24 +178,18 @@ class Entrance:
 
     def count(self, scope: Scope, hot: Hot) -> None:
         """Count an answer, and write its line."""
-        self._metrics.decided(*hot.decided)
-        self._gate.record(scope, _PATH, hot.request_id, 200, perf_counter() - hot.began)
+        name, version, instances = hot.decided
+        self._metrics.decisions_of(name, version).inc(instances)
+        seconds = perf_counter() - hot.began
+        self._records.add(scope, PATH, hot.request_id, 200, seconds)
 
-
-class Door:
-    """ASGI middleware around all layers: the entrance under servers without `HotProtocol`."""
-
-    def __init__(self, app: ASGIApp, entrance: Entrance) -> None:
-        self._app = app
-        self._entrance = entrance
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        head = None
-        if scope["type"] == "http" and not exchange_of(scope).was_at_entrance:
-            head = self._entrance.plain_head(scope)
+    async def offer(self, scope: Scope, receive: Receive, send: Send) -> Receive | None:
+        """Answer a request under servers without `HotProtocol`; where it goes through all layers,
+        the `receive` for these.
+        """
+        head = self.plain_head(scope)
         if head is None:
-            await self._app(scope, receive, send)
-            return
+            return receive
         try:
             async with asyncio.timeout(HELD_SECONDS):
                 first: Message | None = await receive()
@@ -186,22 +197,17 @@ class Door:
             first = None
         is_request = first is not None and first["type"] == "http.request"
         if first is not None and is_request and not first.get("more_body", False):
-            hot = self._entrance.answer(scope, head, first.get("body", b""))
+            hot = self.answer(scope, head, first.get("body", b""))
             if hot is not None:
-                await send(
-                    {
-                        "type": "http.response.start",
-                        "status": 200,
-                        "headers": hot.headers,
-                    }
-                )
+                start = {"type": "http.response.start", "status": 200}
+                await send({**start, "headers": hot.headers})
                 await send({"type": "http.response.body", "body": hot.body})
-                self._entrance.count(scope, hot)
-                return
+                self.count(scope, hot)
+                return None
 
         received = [] if first is None else [first]
 
         async def receive_again() -> Message:
             return received.pop() if received else await receive()
 
-        await self._app(scope, receive_again, send)
+        return receive_again

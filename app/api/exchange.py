@@ -1,22 +1,36 @@
-"""One request and its answer: its id, its caller, its memory, and the limits of its body."""
+"""One request and its answer: its id, its caller, its memory, the limits of its body; and the layer
+around all routes in which an exchange begins and ends.
+"""
 
 import asyncio
 import re
 import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from itertools import count
+from time import perf_counter
 from typing import NamedTuple, cast
 
+import structlog
 from fastapi import Request
-from starlette.types import Message, Receive, Scope, Send
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.access.caller import Caller
+from app.access.caller import NOBODY, Caller
+from app.api.errors import problem, response_to
 from app.api.memory import BODY, SMALL, VALUE, Charge, Memory
-from app.errors import TooSlow
+from app.errors import Busy, TooSlow
+from app.monitoring.logs import RequestLines
+from app.monitoring.metrics import RequestMetrics
 from payoff.errors import TooLarge
 
 Header = tuple[bytes, bytes]
+# requests; event streams and requests that wait for a thread are among them
+MAX_AT_ONCE = 1_000
 # For a body as a whole; the balancer in front reads slow ones before it passes them on.
 BODY_SECONDS = 300.0
+_CLIENT_GONE = 499  # the client disconnected before the response; logged only
+_HEALTH = "/health/"
 _STATE_KEY = "exchange"  # of the exchange in the state of the ASGI scope
 # of 2⁶⁴; `int` refuses thousands, of which all but the last may be zeros
 _MAX_DIGITS = 20
@@ -24,6 +38,7 @@ _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 # Ids need to be unique, not secret, and random bytes are a system call each.
 _PROCESS = secrets.token_hex(4)
 _numbers = count(1)
+_log = structlog.get_logger("payoff.request")
 
 # On every answer. Strict-Transport-Security is left to the server in front that ends TLS.
 ALWAYS: tuple[Header, ...] = (
@@ -47,6 +62,7 @@ class RateState(NamedTuple):
     wait: float
 
 
+@dataclass(slots=True)
 class Exchange:
     """One request and its answer.
 
@@ -56,28 +72,15 @@ class Exchange:
     `memory` that are held until it has been sent.
     """
 
-    __slots__ = (
-        "caller",
-        "held",
-        "max_bytes",
-        "memory",
-        "rate",
-        "request_id",
-        "status",
-        "streams",
-        "was_at_entrance",
-    )
-
-    def __init__(self, scope: Scope) -> None:
-        self.request_id = request_id_of(scope)
-        self.caller: Caller | None = None
-        self.rate: RateState | None = None
-        self.was_at_entrance = False
-        self.max_bytes = 0
-        self.streams = False
-        self.status = 0
-        self.memory: Memory | None = None
-        self.held = 0
+    request_id: str
+    caller: Caller = NOBODY
+    rate: RateState | None = None
+    was_at_entrance: bool = False
+    max_bytes: int = 0
+    streams: bool = False
+    status: int = 0
+    memory: Memory | None = None
+    held: int = 0
 
     def charge(self, count: int, size: int = VALUE) -> None:
         """Hold memory until the answer is sent, see `Charge`; from any thread."""
@@ -90,20 +93,19 @@ class Exchange:
         self.memory.take(size, self.held)
         self.held += size
 
-    def release(self) -> None:
-        """Give back the memory."""
-        if self.held:
-            assert self.memory is not None
-            self.memory.give_back(self.held)
-
 
 def exchange_of(scope: Scope) -> Exchange:
     """The exchange of a request."""
     state = scope.setdefault("state", {})
     exchange = state.get(_STATE_KEY)
     if exchange is None:
-        exchange = state[_STATE_KEY] = Exchange(scope)
+        exchange = state[_STATE_KEY] = Exchange(_request_id_of(scope))
     return cast(Exchange, exchange)
+
+
+def caller_of(request: Request) -> Caller:
+    """The caller of a request that the gate has admitted."""
+    return exchange_of(request.scope).caller
 
 
 def charge_of(request: Request) -> Charge:
@@ -111,16 +113,16 @@ def charge_of(request: Request) -> Charge:
     return exchange_of(request.scope).charge
 
 
+@dataclass(slots=True)
 class Channel:
     """The ASGI functions of an exchange: they limit and charge the body, and add headers."""
 
-    def __init__(self, exchange: Exchange, receive: Receive, send: Send) -> None:
-        self._exchange = exchange
-        self._receive = receive
-        self._send = send
-        self._received = 0  # bytes
-        self._deadline: float | None = None
-        self._is_complete = False
+    _exchange: Exchange
+    _receive: Receive
+    _send: Send
+    _received: int = 0  # bytes
+    _deadline: float | None = None
+    _is_complete: bool = False
 
     async def receive(self) -> Message:
         """The next part of the body; TooLarge, TooSlow, or Busy where the memory is used up."""
@@ -158,7 +160,7 @@ class Channel:
         await self._send(message)
 
 
-def request_id_of(scope: Scope) -> str:
+def _request_id_of(scope: Scope) -> str:
     """The value of the header X-Request-ID where it is a valid id, else a new id."""
     for name, value in scope["headers"]:
         if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
@@ -174,3 +176,95 @@ def announced(length: bytes) -> int | None:
 def too_large(limit: int) -> TooLarge:
     """The error that a body has more than `limit` bytes."""
     return TooLarge(f"a body may have at most {limit:,} bytes here")
+
+
+class Records:
+    """Counts the requests that were answered, and writes their lines."""
+
+    def __init__(self, metrics: RequestMetrics, lines: RequestLines | None) -> None:
+        self._metrics = metrics
+        self._lines = lines
+
+    def add(
+        self, scope: Scope, route: str, request_id: str, status: int, seconds: float
+    ) -> None:
+        """Count a request that was answered, and write its line."""
+        method = scope["method"]
+        self._metrics.times_of(method, route, status).observe(seconds)
+        if self._lines is not None:
+            line = {"request_id": request_id, "method": method, "path": scope["path"]}
+            self._lines.add({**line, "status": status, "ms": round(seconds * 1e3, 3)})
+
+
+Shortcut = Callable[[Scope, Receive, Send], Awaitable[Receive | None]]
+"""Answers a request and returns None, or returns the `receive` with which it goes on."""
+
+
+class ExchangeLayer:
+    """ASGI middleware around all routes: a request gets an id, a place among those in progress, and
+    at the end its line in the log and in the metrics.
+
+    Requests for the paths of `shortcuts` are offered to these first, unless the server has done so.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        memory: Memory,
+        records: Records,
+        shortcuts: Mapping[str, Shortcut],
+    ) -> None:
+        self._app = app
+        self._memory = memory
+        self._records = records
+        self._shortcuts = shortcuts
+        self._running = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        exchange = exchange_of(scope)
+        shortcut = self._shortcuts.get(scope["path"])
+        if shortcut is not None and not exchange.was_at_entrance:
+            received = await shortcut(scope, receive, send)
+            if received is None:
+                return
+            receive = received
+        began = perf_counter()
+        exchange.memory = self._memory
+        channel = Channel(exchange, receive, send)
+        structlog.contextvars.bind_contextvars(request_id=exchange.request_id)
+        takes_place = not scope["path"].startswith(_HEALTH)
+        self._running += takes_place
+        try:
+            if takes_place:
+                self._check_running()
+            await self._app(scope, channel.receive, channel.send)
+        except ClientDisconnect:
+            pass
+        except Exception as error:
+            response = response_to(scope, error)
+            if response is None:
+                _log.exception("unexpected error")
+                detail = (
+                    f"unexpected error; see the log for request {exchange.request_id}"
+                )
+                response = problem(scope, 500, "Internal Server Error", detail)
+            if exchange.status:
+                raise  # the answer has begun: the connection can only be broken off
+            await response(scope, receive, channel.send)
+        finally:
+            self._running -= takes_place
+            if exchange.held:
+                self._memory.give_back(exchange.held)
+            # The template of the path, of which there are few.
+            route = getattr(scope.get("route"), "path", "unmatched")
+            status = exchange.status or _CLIENT_GONE
+            seconds = perf_counter() - began
+            self._records.add(scope, route, exchange.request_id, status, seconds)
+            structlog.contextvars.clear_contextvars()
+
+    def _check_running(self) -> None:
+        if self._running > MAX_AT_ONCE:
+            raise Busy(f"{MAX_AT_ONCE:,} requests are in progress; try again later")

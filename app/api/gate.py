@@ -1,7 +1,5 @@
-"""The gate: what happens to every request before its route is called, and to every answer.
+"""The gate: who may call a route, and how often.
 
-`Gate.around` is ASGI middleware around all requests that the entrance does not answer: a request
-gets an id, a place among those in progress, and at the end its line in the log and in the metrics.
 Each route declares what it needs of its caller (`needs`), and calls `Gate.admit` where it is
 dispatched; nothing is derived from the text of a path. A route that declares nothing, a method that
 a path does not have and a path without a route need `admin`. `app.api.exchange` bounds the body and
@@ -11,23 +9,18 @@ server and the balancer in front.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from time import perf_counter
 from typing import Any, TypeVar
 
-import structlog
 from fastapi import FastAPI
 from fastapi.routing import APIRoute, Mount, iter_route_contexts
-from starlette.requests import ClientDisconnect
-from starlette.types import ASGIApp, Receive, Send
+from starlette.types import Receive, Send
 from starlette.types import Scope as ASGIScope
 
 from app.access.caller import Caller, Keyring, Scope, WrongKey
 from app.access.rates import Windows, rounded_up
-from app.api.errors import problem, response_to
 from app.api.exchange import (
-    Channel,
     Exchange,
     Header,
     RateState,
@@ -35,25 +28,17 @@ from app.api.exchange import (
     exchange_of,
     too_large,
 )
-from app.api.memory import BodyLimits, Memory
-from app.api.sites import check_site
-from app.errors import Busy, Forbidden, KeyMissing, TooMany, Unsupported
-from app.monitoring.logs import RequestLines
-from app.monitoring.metrics import RequestMetrics
+from app.api.memory import BodyLimits
+from app.errors import Forbidden, KeyMissing, TooMany, Unsupported
 from app.tables.text import check_query
 from payoff.errors import Invalid
 
-# requests; event streams and requests that wait for a thread are among them
-MAX_AT_ONCE = 1_000
-CLIENT_GONE = 499  # the client disconnected before the response; logged only
 KEY_HEADER = "X-API-Key"
 SCHEME = "key"  # the name of the security scheme in the OpenAPI document
 # Headers that decide about a request, so that none may come twice; the latter two without keys.
 _KEY_HEADERS = (KEY_HEADER, "Authorization")
 _SITE_HEADERS = ("Host", "Origin", "Sec-Fetch-Site")
 _ACCESS_ATTRIBUTE = "__payoff_access__"  # of a route's function
-_HEALTH = "/health/"
-_log = structlog.get_logger("payoff.request")
 _Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
 
 
@@ -115,7 +100,9 @@ class GatedRoute(APIRoute):
 
     async def handle(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         is_declared = scope["method"] in (self.methods or ())
-        scope["app"].state.gate.admit(self.access if is_declared else ADMIN, scope)
+        scope["app"].state.service.gate.admit(
+            self.access if is_declared else ADMIN, scope
+        )
         await super().handle(scope, receive, send)
 
 
@@ -124,12 +111,14 @@ class GatedMount(Mount):
 
     async def handle(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         is_read = scope["method"] in ("GET", "HEAD")
-        scope["app"].state.gate.admit(OPEN if is_read else ADMIN, scope)
+        scope["app"].state.service.gate.admit(OPEN if is_read else ADMIN, scope)
         await super().handle(scope, receive, send)
 
 
 def install(app: FastAPI, gate: Gate) -> None:
-    """Put `gate` around `app` and before its routes; TypeError for a route that ignores it."""
+    """Put `gate` before the paths of `app` that have no route; TypeError for a route that ignores
+    it.
+    """
     for context in iter_route_contexts(app.routes):
         if not isinstance(context.original_route, GatedRoute | GatedMount):
             raise TypeError(
@@ -142,77 +131,16 @@ def install(app: FastAPI, gate: Gate) -> None:
             gate.admit(ADMIN, scope)
         await not_found(scope, receive, send)
 
-    app.state.gate = gate
     app.router.default = unmatched
-    app.add_middleware(gate.around)
 
 
 class Gate:
-    """The checks and records of all requests: keys, rates, sites, places, memory, metrics, log."""
+    """The checks of all requests: keys, sites, rates, and what the headers say of the body."""
 
-    def __init__(
-        self,
-        keyring: Keyring,
-        limits: BodyLimits,
-        memory: Memory,
-        metrics: RequestMetrics,
-        *,
-        hosts: Iterable[str] = (),
-        access_log: bool = False,
-    ) -> None:
-        self.limits = limits
+    def __init__(self, keyring: Keyring, limits: BodyLimits) -> None:
         self._keyring = keyring
-        self._memory = memory
-        self._metrics = metrics
-        self._lines = RequestLines() if access_log else None
-        self._hosts = frozenset(host.lower() for host in hosts)
+        self._limits = limits
         self._rates = Windows()
-        self._running = 0
-
-    def around(self, app: ASGIApp) -> ASGIApp:
-        """`app` with the gate around it."""
-
-        async def gated(scope: ASGIScope, receive: Receive, send: Send) -> None:
-            if scope["type"] != "http":
-                await app(scope, receive, send)
-                return
-            began = perf_counter()
-            exchange = exchange_of(scope)
-            exchange.memory = self._memory
-            channel = Channel(exchange, receive, send)
-            structlog.contextvars.bind_contextvars(request_id=exchange.request_id)
-            takes_place = not scope["path"].startswith(_HEALTH)
-            self._running += takes_place
-            try:
-                self._check_running(takes_place=takes_place)
-                await app(scope, channel.receive, channel.send)
-            except ClientDisconnect:
-                pass
-            except Exception as error:
-                response = response_to(scope, error)
-                if response is None:
-                    _log.exception("unexpected error")
-                    detail = f"unexpected error; see the log for request {exchange.request_id}"
-                    response = problem(scope, 500, "Internal Server Error", detail)
-                if exchange.status:
-                    raise  # the answer has begun: the connection can only be broken off
-                await response(scope, receive, channel.send)
-            finally:
-                self._running -= takes_place
-                exchange.release()
-                # The template of the path, of which there are few.
-                route = getattr(scope.get("route"), "path", "unmatched")
-                status = exchange.status or CLIENT_GONE
-                self.record(
-                    scope, route, exchange.request_id, status, perf_counter() - began
-                )
-                structlog.contextvars.clear_contextvars()
-
-        return gated
-
-    def _check_running(self, *, takes_place: bool) -> None:
-        if takes_place and self._running > MAX_AT_ONCE:
-            raise Busy(f"{MAX_AT_ONCE:,} requests are in progress; try again later")
 
     def admit(self, access: Access, scope: ASGIScope) -> None:
         """Raise the PayoffError to be answered where the request is not allowed, before anything of
@@ -238,7 +166,7 @@ class Gate:
             check_query(query)
         exchange.streams = access.uploads
         exchange.max_bytes = (
-            self.limits.upload if access.uploads else self.limits.default
+            self._limits.upload if access.uploads else self._limits.default
         )
         if (announced(headers.get(b"content-length", b"")) or 0) > exchange.max_bytes:
             raise too_large(exchange.max_bytes)
@@ -253,7 +181,8 @@ class Gate:
         if len(headers) != len(scope["headers"]):
             self._check_repeated(scope)
         try:
-            caller = exchange.caller = self.caller(scope, headers)
+            caller = self._keyring.caller_of(scope["method"], headers)
+            exchange.caller = caller
         except WrongKey:
             self._keyring.count_wrong_key(_address(scope))
             raise
@@ -273,19 +202,6 @@ class Gate:
             if names.count(header.lower().encode()) > 1:
                 error = KeyMissing if header in _KEY_HEADERS else Forbidden
                 raise error(f"header {header!r} is sent twice; send it once")
-
-    def caller(self, scope: ASGIScope, headers: Mapping[bytes, bytes]) -> Caller:
-        """The caller by the headers; raises the PayoffError to be answered otherwise. Counts
-        nothing.
-        """
-        key = headers.get(b"x-api-key")
-        if key is None:
-            scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
-            key = token.strip() if scheme.lower() == b"bearer" else None
-        caller = self._keyring.caller(key)
-        if caller is self._keyring.anybody:
-            check_site(scope["method"], headers, self._hosts)
-        return caller
 
     def take(self, caller: Caller, scope: ASGIScope) -> list[Header]:
         """Count this request towards the caller's rate, once; the rate's headers of the answer.
@@ -312,19 +228,6 @@ class Gate:
                 seconds=rounded_up(exchange.rate.wait),
             )
         return exchange.rate.headers
-
-    def record(
-        self, scope: ASGIScope, route: str, request_id: str, status: int, seconds: float
-    ) -> None:
-        """Count a request that was answered, and write its line."""
-        self._metrics.count(scope["method"], route, status, seconds)
-        if self._lines is not None:
-            line = {
-                "request_id": request_id,
-                "method": scope["method"],
-                "path": scope["path"],
-            }
-            self._lines.add({**line, "status": status, "ms": round(seconds * 1e3, 3)})
 
 
 def _address(scope: ASGIScope) -> str:

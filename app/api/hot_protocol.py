@@ -35,9 +35,9 @@ class HotProtocol(HttpToolsProtocol):
 
     def __init__(self, config: Config, *arguments: Any, **named: Any) -> None:
         super().__init__(config, *arguments, **named)
-        self._entrance: Entrance | None = getattr(
-            getattr(config.app, "state", None), "entrance", None
-        )
+        state = getattr(config.app, "state", None)
+        service = getattr(state, "service", None)
+        self._entrance: Entrance | None = getattr(service, "entrance", None)
         # The plain request whose body is not complete.
         self._held: tuple[RequestResponseCycle, Head] | None = None
         self._may_hold = False

@@ -11,9 +11,10 @@ from fastapi import Request
 from starlette.requests import ClientDisconnect
 
 from app.api.codecs.json import INLINE_BYTES
-from app.api.exchange import exchange_of
-from app.api.gate import MAX_AT_ONCE
-from app.errors import Busy
+from app.api.exchange import MAX_AT_ONCE, caller_of
+from app.errors import Busy, NotFound
+from app.registry.loaded import Loaded
+from app.registry.registry import Registry
 
 _RETRY_SECONDS = 2
 _NO_LIMIT = CapacityLimiter(math.inf)  # of calls whose threads a limiter counts already
@@ -95,8 +96,7 @@ class Limiter:
         self._shares = {
             key: share for key, share in self._shares.items() if share.calls
         }
-        caller = exchange_of(request.scope).caller
-        key = caller.client if caller else None
+        key = caller_of(request).client
         threads = self._count if key is None else max(self._count // 2, 1)
         return self._shares.setdefault(key, _Share(CapacityLimiter(threads)))
 
@@ -152,4 +152,26 @@ class Limiters:
 
 def limiters(request: Request) -> Limiters:
     """The limiters of the application."""
-    return cast(Limiters, request.app.state.limiters)
+    return cast(Limiters, request.app.state.service.limiters)
+
+
+async def loaded(request: Request, reference: str) -> Loaded:
+    """The model, at once if it is in memory; Forbidden where the key is for other models, NotFound
+    at `/model`.
+
+    A store that hangs holds the few threads that load, and none of those that answer.
+    """
+    caller_of(request).need_model(reference)
+    registry: Registry = request.app.state.service.stores.registry
+    model = registry.cache.get(reference)
+    if model is not None:
+        return model
+    return await limiters(request).load.run(registry.load, reference)
+
+
+async def loaded_by_path(request: Request, reference: str) -> Loaded:
+    """The model of a reference in the path: its errors have no place in the body."""
+    try:
+        return await loaded(request, reference)
+    except NotFound as error:
+        raise NotFound(error.detail) from error

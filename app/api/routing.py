@@ -13,7 +13,7 @@ from typing import Any, cast, get_origin
 from fastapi import Request, Response, params
 from fastapi.dependencies.utils import get_flat_params
 from pydantic import BaseModel
-from starlette.types import Receive, Scope, Send
+from starlette.routing import request_response
 
 from app.api.bodies import read, refuse_query
 from app.api.codecs.media_types import JSON
@@ -111,12 +111,7 @@ class DirectRoute(GatedRoute):
                     **options["responses"],
                 }
         super().__init__(path, endpoint, methods=["POST"], **options)
-
-        async def direct(scope: Scope, receive: Receive, send: Send) -> None:
-            response: Response = await self.endpoint(Request(scope, receive, send))
-            await response(scope, receive, send)
-
-        self.app = direct
+        self.app = request_response(endpoint)
 
 
 def _parameters(

@@ -7,12 +7,9 @@ from socket import socket
 
 import uvicorn
 
-from app.api.app import create_app
 from app.api.hot_protocol import HotProtocol
-from app.jobs.processes import keep_freed_memory
-from app.monitoring.logs import configure
 from app.opening import starting
-from app.service import wire
+from app.service import start
 from app.settings import Settings
 
 # Balancers and clients keep an idle connection for a shorter time. If the service closed it before
@@ -35,9 +32,7 @@ def run(chosen: argparse.Namespace) -> int:
     """Answer until a signal; uvicorn exits with 3 where the port cannot be had."""
     with starting():
         settings = Settings()
-        configure(settings.log_level)
-        keep_freed_memory()
-        app = create_app(wire(settings))
+        app = start(settings)
     config = uvicorn.Config(
         app,
         host=chosen.host,

@@ -28,7 +28,7 @@ def called_by(app, caller=ANYBODY):
     """The ASGI application, with `caller` in the state of each request."""
 
     async def called(scope, receive, send):
-        app.state.gate = Admitting(caller)
+        app.state.service.gate = Admitting(caller)
         await app(scope, receive, send)
 
     return called

@@ -250,7 +250,7 @@ PARTS = form("label", b"y") + form("file", CSV, "t.csv") + b"--x--\r\n"
 
 def test_a_form_is_bounded(client, app):
     """In its parts and their lengths by Starlette, with what this service allows."""
-    app.state.stores.datasets.limits = DataLimits(1000, 100, 100, 10**7)
+    app.state.service.stores.datasets.limits = DataLimits(1000, 100, 100, 10**7)
     for more in (form("label", b"y" * 801), form("label", b"y") * 1001):
         assert problem(
             client("POST", "/datasets", content=more + PARTS, headers=BOUNDARY)
@@ -272,9 +272,10 @@ def test_work_for_a_client_that_is_gone_is_stopped(disconnected):
             time.sleep(0.01)
         return value
 
+    service = SimpleNamespace(limiters=Limiters())
     request = SimpleNamespace(
         is_disconnected=is_disconnected,
-        app=SimpleNamespace(state=SimpleNamespace(limiters=Limiters())),
+        app=SimpleNamespace(state=SimpleNamespace(service=service)),
         scope={"headers": []},
     )
     assert asyncio.run(run_while_connected(request, work, "done")) == (

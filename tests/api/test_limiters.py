@@ -86,11 +86,11 @@ def test_work_has_threads_of_its_own(app, route, monkeypatch):
     card = SimpleNamespace(fitted={"acquire": ACQUIRES})
     askable = SimpleNamespace(name="m", classes=["no", "yes"], card=card)
     monkeypatch.setattr(
-        app.state.stores.registry.cache, "get", lambda _: askable
+        app.state.service.stores.registry.cache, "get", lambda _: askable
     )  # every model is in memory
     limiter, options = COMPUTING[route]
     method, path = re.sub(r"\?(limits|short|by case)$", "", route).split(" ", 1)
-    app.state.limiters = replace(Limiters(), **{limiter: Limiter(1, -1)})
+    app.state.service.limiters = replace(Limiters(), **{limiter: Limiter(1, -1)})
     response = ask(app, method, path, **options)
 
     assert response.status_code == 503
@@ -109,11 +109,10 @@ async def gone() -> dict[str, str]:
 
 async def worked(limiter: Limiter, receive, work, name: str, key: str = "") -> None:
     """Work of a request of a key."""
-    app = SimpleNamespace(
-        state=SimpleNamespace(limiters=replace(Limiters(), long=limiter))
-    )
+    service = SimpleNamespace(limiters=replace(Limiters(), long=limiter))
+    app = SimpleNamespace(state=SimpleNamespace(service=service))
     request = Request({"type": "http", "headers": [], "app": app}, receive)
-    exchange_of(request.scope).caller = SimpleNamespace(client=key) if key else None
+    exchange_of(request.scope).caller = SimpleNamespace(client=key or None)
     await limiters(request).long.run(request, work, name)
 
 

@@ -1,6 +1,7 @@
 """The memory for requests: bodies, and what they stand for."""
 
 import asyncio
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -10,9 +11,9 @@ from pydantic import BaseModel
 
 from app.access.caller import ANYBODY
 from app.api import errors
-from app.api.exchange import charge_of
-from app.api.gate import UPLOAD, Gate, needs
-from app.api.memory import BYTE, BodyLimits, Memory
+from app.api.exchange import ExchangeLayer, Records, charge_of
+from app.api.gate import UPLOAD, needs
+from app.api.memory import BYTE, Memory
 from app.api.routing import DirectRoute, StrictRoute
 from app.monitoring.metrics import RequestMetrics
 from tests.api.callers import Admitting
@@ -47,11 +48,9 @@ def application(memory: Memory) -> FastAPI:
     app.router.routes.append(StrictRoute("/parsed", parsed, methods=["POST"]))
     app.router.routes.append(DirectRoute("/streamed", streamed))
     app.router.routes.append(DirectRoute("/working", working))
-    gate = Gate(
-        None, BodyLimits(2**30, 2**30), memory, RequestMetrics(CollectorRegistry())
-    )
-    app.add_middleware(gate.around)
-    app.state.gate = Admitting(ANYBODY)
+    records = Records(RequestMetrics(CollectorRegistry()), None)
+    app.add_middleware(ExchangeLayer, memory=memory, records=records, shortcuts={})
+    app.state.service = SimpleNamespace(gate=Admitting(ANYBODY))
     return app
 
 

@@ -4,6 +4,7 @@ import hashlib
 import io
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from types import SimpleNamespace
 
 import joblib
 import numpy as np
@@ -20,7 +21,7 @@ from tests.registry.making import make_estimator, publish
 @pytest.fixture
 def ask(stores):
     app = FastAPI()
-    app.state.stores = stores
+    app.state.service = SimpleNamespace(stores=stores)
     errors.install(app)
     app.include_router(models.router)
     return partial(asked, called_by(app))

@@ -520,7 +520,9 @@ def test_ids_of_many_days_open_few_files(app, wired, monkeypatch):
             answer = post(app, [{"id": id_, "truth": "bad"} for id_ in ids], caller)
             assert (answer.status_code, opened) == (status, ["grades"] * files)
             assert status == 200 or "send fewer days" in answer.json()["detail"]
-        assert [limiter for limiter, *_ in long].count(app.state.limiters.long) == 3
+        assert [limiter for limiter, *_ in long].count(
+            app.state.service.limiters.long
+        ) == 3
     finally:
         with wired.stores.database.writing() as connection:
             connection.execute(SEALED_FILES.delete().where(SEALED_FILES.c.day < 500))

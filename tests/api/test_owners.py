@@ -266,7 +266,7 @@ def test_tables_sent_with_an_order_are_the_clients(
 
 
 def test_data_sets_of_outcomes_belong_to_who_makes_them(app: FastAPI) -> None:
-    database = app.state.stores.database
+    database = app.state.service.stores.database
     for i in range(10):
         instance = orjson.dumps({"age": 50 + i, "pulse": 70.5, "pain": "mild"}).decode()
         told(

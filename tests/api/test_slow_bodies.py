@@ -5,7 +5,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from app.api import exchange, gate
+from app.api import exchange
 from tests.conftest import serving, settings_for
 
 HEAD = b"POST /%b HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
@@ -14,7 +14,7 @@ HEAD = b"POST /%b HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\
 @pytest.fixture
 def client(tmp_path, monkeypatch):
     monkeypatch.setattr(exchange, "BODY_SECONDS", 0.5)
-    monkeypatch.setattr(gate, "MAX_AT_ONCE", 3)
+    monkeypatch.setattr(exchange, "MAX_AT_ONCE", 3)
     with serving(settings_for(tmp_path, workers=0)) as client:
         yield client
 

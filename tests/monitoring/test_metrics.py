@@ -85,8 +85,8 @@ def test_requests_are_timed_by_route_and_status(told):
     seconds = (0.0005, 0.0006, 10, 11)  # a bucket has its upper bound
 
     for each in seconds:
-        requests.count("POST", "/predict", 200, each)
-    requests.count("POST", "/predict", 404, 1.0)
+        requests.times_of("POST", "/predict", 200).observe(each)
+    requests.times_of("POST", "/predict", 404).observe(1.0)
 
     def of(name, **more):
         labels = {"method": "POST", "route": "/predict", **more}

@@ -12,13 +12,13 @@ from fastapi import Request, Response
 
 from app.answering import acquire as usecase
 from app.answering.acquire import AcquireAnswer, AcquireRequest
-from app.api.bodies import read, refuse_query
+from app.api.bodies import read, refuse_query, with_matrix
 from app.api.codecs.media_types import JSON
-from app.api.dependencies import caller_of, loaded, stores_of, with_matrix
+from app.api.dependencies import stores_of
 from app.api.errors import problems
-from app.api.exchange import charge_of
+from app.api.exchange import caller_of, charge_of
 from app.api.gate import PREDICT, needs
-from app.api.limiters import Pace, run
+from app.api.limiters import Pace, loaded, run
 from app.api.routing import DirectRoute
 from app.outcomes.decision import Batch
 from app.registry.loaded import Loaded

@@ -9,13 +9,14 @@ from fastapi import APIRouter, Body, Path, Request, Response
 from app.access.caller import Scope
 from app.answering import benefit as usecase
 from app.answering.benefit import BenefitReport, BenefitRequest, GivenBenefitRequest
+from app.api.bodies import with_matrix
 from app.api.charts import SVG_CONTENT, benefit_chart, svg, wants_svg
 from app.api.codecs.media_types import JSON
-from app.api.dependencies import caller_of, loaded_by_path, stores_of, with_matrix
+from app.api.dependencies import stores_of
 from app.api.errors import problems
-from app.api.exchange import charge_of
+from app.api.exchange import caller_of, charge_of
 from app.api.gate import PREDICT_OR_TRAIN, needs
-from app.api.limiters import limiters
+from app.api.limiters import limiters, loaded_by_path
 from app.api.routing import StrictRoute
 from app.registry.loaded import Loaded
 from app.requests.fields import ModelVersion

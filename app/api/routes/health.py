@@ -12,6 +12,7 @@ from app.api.errors import problems
 from app.api.gate import CHECK, METRICS, OPEN, needs
 from app.api.limiters import limiters
 from app.api.routing import StrictRoute
+from app.api.service import Service
 from app.errors import NotReady
 from app.stores import Stores
 
@@ -45,21 +46,21 @@ async def ready(request: Request, stores: StoresDep) -> Health:
 
 def check_ready(request: Request, stores: Stores) -> None:
     """Raise NotReady, with the reasons, where a part of the service does not answer."""
-    state = request.app.state
+    service: Service = request.app.state.service
     preloader = stores.registry.preloader
     unloaded = (
         f"{len(preloader.awaited)} of the versions that aliases and names mean "
         "are not loaded yet"
     )
     checks = (
-        ("the service is stopping", state.stopping.is_set()),
+        ("the service is stopping", service.stopping.is_set()),
         ("models and aliases are not read yet", not stores.registry.ready),
         (unloaded, not preloader.complete),
         ("changes of keys and models are not read", stores.database.changes.late),
         ("decisions cannot be recorded", not stores.recorder.alive),
     )
     reasons = [text for text, is_wrong in checks if is_wrong]
-    parts = (state.service.keyring, state.service.worker)
+    parts = (service.keyring, service.worker)
     obstacles = (part.obstacle for part in parts if part is not None)
     reasons += filter(
         None, (*obstacles, stores.database.obstacle(), *_unwritable(stores))
@@ -97,6 +98,6 @@ def _unwritable(stores: Stores) -> Iterator[str]:
 @needs(METRICS)  # metrics name every model, and its benefits
 async def metrics(request: Request) -> Response:
     content = await limiters(request).metrics.run(
-        request, request.app.state.metrics.report
+        request, request.app.state.service.metrics.report
     )
     return Response(content, media_type=CONTENT_TYPE_LATEST)

@@ -30,11 +30,11 @@ from app.api.codecs.inference import (
 )
 from app.api.codecs.media_types import JSON
 from app.api.codecs.predict_bodies import JsonInstances
-from app.api.dependencies import StoresDep, loaded_by_path
+from app.api.dependencies import StoresDep
 from app.api.errors import problems
 from app.api.exchange import charge_of
 from app.api.gate import ANY_KEY, OPEN, PREDICT, PREDICT_OR_TRAIN, needs
-from app.api.limiters import limiters
+from app.api.limiters import limiters, loaded_by_path
 from app.api.memory import Charge
 from app.api.routes.health import check_ready
 from app.api.routes.models import ModelReference

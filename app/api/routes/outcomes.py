@@ -13,9 +13,9 @@ from app.api.codecs.json import parsed
 from app.api.codecs.media_types import JSON, TABULAR
 from app.api.codecs.tables import DIALECT_FIELDS, DialectFields, unpacked
 from app.api.codecs.uploads import run_while_connected
-from app.api.dependencies import CallerDep, StoresDep, caller_of, stores_of
+from app.api.dependencies import CallerDep, StoresDep, stores_of
 from app.api.errors import problems
-from app.api.exchange import charge_of
+from app.api.exchange import caller_of, charge_of
 from app.api.gate import ADMIN, PREDICT, TRAIN, needs
 from app.api.limiters import Pace, pace_of, run
 from app.api.routes.datasets import DatasetDocument

@@ -15,7 +15,7 @@ from app.answering.predict import (
     extent,
     extent_in_memory,
 )
-from app.api.bodies import media_type_of_answer, media_type_of_body
+from app.api.bodies import media_type_of_answer, media_type_of_body, with_matrix
 from app.api.codecs.answers import WRITTEN, Answered, encode
 from app.api.codecs.json import INLINE_NUMBERS, Frame
 from app.api.codecs.media_types import JSON, NPY, TABULAR
@@ -26,11 +26,11 @@ from app.api.codecs.predict_bodies import (
     predict_body,
 )
 from app.api.codecs.tables import unpacked
-from app.api.dependencies import caller_of, loaded, stores_of, with_matrix
+from app.api.dependencies import stores_of
 from app.api.errors import problems
-from app.api.exchange import charge_of
+from app.api.exchange import caller_of, charge_of
 from app.api.gate import PREDICT, needs
-from app.api.limiters import Pace, pace_of, run
+from app.api.limiters import Pace, loaded, pace_of, run
 from app.api.routing import DirectRoute
 from app.outcomes.decision import Batch
 from app.registry.loaded import Loaded
@@ -165,16 +165,15 @@ async def answered(
         answer, batch = answer_to(stores, caller_of(request), model, question, form)
         # Challengers do not decide about numbers.
         if batch is not None and model is not None and not model.regression:
-            batch = request.app.state.shadow.watched(batch, model, fields, rows)
+            batch = request.app.state.service.shadow.watched(batch, model, fields, rows)
         return with_matrix(write(form, answer), fields), batch
 
     response, batch = await run(request, pace_of_answer(question, model, size), work)
     if batch is not None:
         await stores.recorder.record(batch)
     if model is not None:
-        request.app.state.metrics.requests.decided(
-            model.name, model.version, len(rows.X)
-        )
+        metrics = request.app.state.service.metrics.requests
+        metrics.decisions_of(model.name, model.version).inc(len(rows.X))
     return response
 
 

@@ -18,11 +18,10 @@ from app.api.codecs.json import parsed
 from app.api.codecs.media_types import NPY, SVG
 from app.api.codecs.npy import rows_of_npy
 from app.api.codecs.sets import WRITERS, common, sets_of_list, sets_of_npy
-from app.api.dependencies import loaded
 from app.api.errors import problems
 from app.api.exchange import charge_of
 from app.api.gate import PREDICT, needs
-from app.api.limiters import limiters
+from app.api.limiters import limiters, loaded
 from app.api.memory import NUMBER
 from app.api.routing import DirectRoute
 from app.registry.loaded import Loaded

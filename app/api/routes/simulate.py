@@ -6,11 +6,13 @@ from fastapi import APIRouter, Body, Request, Response
 
 from app.answering import simulate as usecase
 from app.answering.simulate import SimulateRequest, Simulation
+from app.api.bodies import with_matrix
 from app.api.codecs.media_types import JSON
-from app.api.dependencies import StoresDep, caller_of, loaded, with_matrix
+from app.api.dependencies import StoresDep
 from app.api.errors import problems
+from app.api.exchange import caller_of
 from app.api.gate import PREDICT, needs
-from app.api.limiters import limiters
+from app.api.limiters import limiters, loaded
 from app.api.routing import StrictRoute
 from app.registry.loaded import Loaded
 from app.requests.datasets import EXAMPLE_ID

@@ -7,7 +7,6 @@ Sec-Fetch-Site show.
 """
 
 import re
-from collections.abc import Mapping
 from functools import lru_cache
 
 from app.errors import Forbidden
@@ -19,21 +18,25 @@ _IMPLIED_PORTS = {"http": ":80", "https": ":443"}
 _MAX_SHOWN = 80  # characters of a header that an error repeats
 
 
+@lru_cache(maxsize=100)  # nearly all requests have the same few hosts, and no origin
 def check_site(
-    method: str, headers: Mapping[bytes, bytes], hosts: frozenset[str]
+    method: str,
+    host_header: bytes,
+    origin: bytes | None,
+    fetch_site: bytes | None,
+    hosts: frozenset[str],
 ) -> None:
     """Forbidden where the request is not for one of `hosts` or loopback, or is a write from a page
-    of another site.
+    of another site. The headers are Host, Origin and Sec-Fetch-Site.
     """
-    host = headers.get(b"host", b"").decode("latin-1").lower()
-    if not _is_own_host(host, hosts):
+    host = host_header.decode("latin-1").lower()
+    match = _HOST.fullmatch(host)
+    if match is None or (match[1] not in hosts and not _LOOPBACK.fullmatch(match[1])):
         raise Forbidden(
             "without keys the service answers requests for localhost and for the hosts in"
             f" PAYOFF_HOSTS, not for {host[:_MAX_SHOWN]!r}: add the host name there, without a"
             " port, or configure keys"
         )
-    origin = headers.get(b"origin")
-    fetch_site = headers.get(b"sec-fetch-site")
     if method in ("GET", "HEAD", "OPTIONS") or (origin is None and fetch_site is None):
         return
     url = f"://{host}" if origin is None else origin.decode("latin-1").lower()
@@ -47,11 +50,3 @@ def check_site(
             " proxy has to pass on the Host header that it received, and PAYOFF_HOSTS has to"
             " contain that host"
         )
-
-
-@lru_cache(maxsize=100)
-def _is_own_host(host: str, hosts: frozenset[str]) -> bool:
-    match = _HOST.fullmatch(host)
-    return match is not None and (
-        match[1] in hosts or _LOOPBACK.fullmatch(match[1]) is not None
-    )
