@@ -237,15 +237,20 @@ def oddities(
     return [f"in no class the best action is {expected}{matrices}: {convention}"]
 
 
-def class_means(y: np.ndarray, B: np.ndarray) -> np.ndarray:
+def class_means(
+    y: np.ndarray, B: np.ndarray, weights: np.ndarray | None = None
+) -> np.ndarray:
     """The mean benefits (K, A) of the rows of each class, for codes y (n,) and B (n, K, A).
 
-    A class without rows has the mean of all rows. B (K, A) is returned as it is.
+    A class without rows has the mean of all rows. B (K, A) is returned as it is. `weights` (n,) are
+    positive, 1 each by default.
     """
     if B.ndim == 2:
         return B
-    rows = [B[y == k, k] if (y == k).any() else B[:, k] for k in range(B.shape[1])]
-    return np.array([of_class.mean(axis=0) for of_class in rows])
+    masks = [y == k if (y == k).any() else slice(None) for k in range(B.shape[1])]
+    weights = np.ones(len(y)) if weights is None else weights
+    means = [np.average(B[r, k], 0, weights[r]) for k, r in enumerate(masks)]
+    return np.array(means)
 
 
 def mu(benefit: float, bound: float) -> float | None:

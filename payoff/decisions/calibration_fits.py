@@ -23,6 +23,7 @@ from payoff.decisions.calibration import (
     Multinomial,
     Sigmoid,
 )
+from payoff.decisions.row_weights import effective_rows, effective_total
 
 _LIMITS = (1e-15, 1e-9, 1e-6, 1e-4)  # and 1/(n+2)
 _OFFSET_ROWS = 1.0  # weight of the prior that draws the offsets to 0, in rows
@@ -56,7 +57,7 @@ def fit_sigmoid(
     ten steps, for each limit that is tried. Source: Platt (1999), Probabilistic outputs for support
     vector machines, section 2.2.
     """
-    lowest = 1 / (len(P) + 2)
+    lowest = 1 / (effective_total(weights) + 2)
     vote = resolution / (2 * (1 + resolution))
     limits = (max(lowest, vote),) if resolution else (*_LIMITS, lowest)
     fits = [_limited(P, codes, weights, lowest, limit) for limit in limits]
@@ -85,12 +86,12 @@ def fit_isotonic(P: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Isoto
     more, those of fewer than `MIN_ROWS_OF_CURVE` rows share one curve, fitted on the probabilities
     of all classes. O(n K log n K).
     """
-    lowest = 1 / (len(P) + 2)
+    lowest = 1 / (effective_total(weights) + 2)
     K = P.shape[1]
     classes = range(1, 2) if K == 2 else range(K)
     fits = [_rising(P[:, k], codes == k, weights) for k in classes]
     is_rare = (
-        np.bincount(codes, minlength=K) < MIN_ROWS_OF_CURVE
+        effective_rows(weights, codes, K) < MIN_ROWS_OF_CURVE
         if K > 2
         else np.zeros(K, bool)
     )
@@ -113,7 +114,8 @@ def platt(
     odds: np.ndarray, is_class: np.ndarray, weights: np.ndarray
 ) -> tuple[float, float]:
     """Slope (>= 0) and offset of the most likely sigmoid."""
-    weights = weights * (len(weights) / weights.sum())  # the smoothing counts rows
+    # The smoothing counts rows.
+    weights = weights * (effective_total(weights) / weights.sum())
     inside, outside = float(weights[is_class].sum()), float(weights[~is_class].sum())
     target = np.where(is_class, (inside + 1) / (inside + 2), 1 / (outside + 2))
 
@@ -133,7 +135,8 @@ def _multinomial(
     """Slope (>= 0) and offsets (K,) of the most likely multinomial form, from log probabilities (n,
     K).
     """
-    n, K = logs.shape
+    K = logs.shape[1]
+    n = effective_total(weights)
     weights = weights / weights.sum()
     target = (np.eye(K)[codes] * n + 1 / K) / (n + 1)
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from payoff.decisions.benefit import decide, row_benefits
+from payoff.decisions.row_weights import effective_rows
 from payoff.decisions.rules import cost_blind
 
 _BINS = 15  # of the expected calibration error
@@ -17,8 +18,11 @@ def holdout_metrics(
     codes: np.ndarray,
     classes: Sequence[Any],
     B: np.ndarray | None = None,
+    weights: np.ndarray | None = None,
 ) -> dict[str, Any]:
     """Metrics of probabilities (n, K) of rows with true classes `codes` (n,) in 0…K-1, for JSON.
+
+    Rows count by their positive `weights` (n,), by default alike; the numbers of rows do not.
 
     - `rows`; `accuracy` of the most probable class; `log_loss` in nats, probabilities clipped at
       2.2e-16;
@@ -34,25 +38,35 @@ def holdout_metrics(
 
     There is at least one row. O(n log n K).
     """
+    w = np.ones(len(P)) if weights is None else weights
     chosen = P.argmax(axis=1)
     metrics: dict[str, Any] = {
         "rows": len(P),
-        "accuracy": float((chosen == codes).mean()),
-        **_of_probabilities(P, codes),
+        "accuracy": _average(chosen == codes, w),
+        **_of_probabilities(P, codes, w),
         "per_class": {
-            str(label): _of_class(k, codes, chosen) for k, label in enumerate(classes)
+            str(label): _of_class(k, codes, chosen, w)
+            for k, label in enumerate(classes)
         },
     }
     if B is not None:
-        metrics["benefit"] = float(row_benefits(codes, decide(P, B).choice, B).mean())
-        metrics["cost_blind_benefit"] = float(
-            row_benefits(codes, cost_blind(P, B), B).mean()
-        )
+        earned = row_benefits(codes, decide(P, B).choice, B)
+        metrics["benefit"] = _average(earned, w)
+        cost_blind_earned = row_benefits(codes, cost_blind(P, B), B)
+        metrics["cost_blind_benefit"] = _average(cost_blind_earned, w)
     return metrics
 
 
-def regression_metrics(predicted: np.ndarray, y: np.ndarray) -> dict[str, Any]:
+def _average(values: np.ndarray, weights: np.ndarray) -> float:
+    return float(np.average(values, weights=weights))
+
+
+def regression_metrics(
+    predicted: np.ndarray, y: np.ndarray, weights: np.ndarray | None = None
+) -> dict[str, Any]:
     """Metrics of predicted numbers (n,) of rows whose true numbers are y (n,), for JSON.
+
+    Rows count by their positive `weights` (n,), by default alike.
 
     - `rows`; `mse`: mean squared error, `rmse`: its root, `mae`: mean absolute error, the last two
       in the label's units;
@@ -61,116 +75,136 @@ def regression_metrics(predicted: np.ndarray, y: np.ndarray) -> dict[str, Any]:
     There is at least one row. O(n).
     """
     errors = predicted - y
-    mse = float(np.square(errors).mean())
-    variance = float(np.var(y))
+    w = np.ones(len(y)) if weights is None else weights
+    mse = _average(np.square(errors), w)
+    variance = _average(np.square(y - _average(y, w)), w)
     return {
         "rows": len(y),
         "mse": mse,
         "rmse": mse**0.5,
-        "mae": float(np.abs(errors).mean()),
+        "mae": _average(np.abs(errors), w),
         "r2": None if variance == 0 else 1 - mse / variance,
     }
 
 
-def _of_probabilities(P: np.ndarray, codes: np.ndarray) -> dict[str, float | None]:
+def _of_probabilities(
+    P: np.ndarray, codes: np.ndarray, w: np.ndarray
+) -> dict[str, float | None]:
     """The metrics of probabilities (n, K) that are the same for classes and for labels."""
     of_truth = P[np.arange(len(P)), codes]
     return {
-        "log_loss": float(-np.log(np.maximum(of_truth, _SMALLEST)).mean()),
-        "brier": _brier(P, codes),
-        "expected_calibration_error": _calibration_error(P, codes),
-        "auc": _auc(P, codes),
+        "log_loss": _average(-np.log(np.maximum(of_truth, _SMALLEST)), w),
+        "brier": _brier(P, codes, w),
+        "expected_calibration_error": _calibration_error(P, codes, w),
+        "auc": _auc(P, codes, w),
     }
 
 
-def _brier(P: np.ndarray, codes: np.ndarray) -> float:
+def _brier(P: np.ndarray, codes: np.ndarray, w: np.ndarray) -> float:
     errors = (P - np.eye(P.shape[1])[codes]) ** 2
-    return float(errors[:, 1].mean() if P.shape[1] == 2 else errors.sum(axis=1).mean())
+    return _average(errors[:, 1] if P.shape[1] == 2 else errors.sum(axis=1), w)
 
 
-def _calibration_error(P: np.ndarray, codes: np.ndarray) -> float:
+def _calibration_error(P: np.ndarray, codes: np.ndarray, w: np.ndarray) -> float:
     if P.shape[1] == 2:
         probability, occurred = P[:, 1], codes == 1
     else:
         probability, occurred = P.max(axis=1), P.argmax(axis=1) == codes
     bins = np.minimum((probability * _BINS).astype(np.intp), _BINS - 1)
-    return float(
-        np.abs(np.bincount(bins, probability - occurred, minlength=_BINS)).sum()
-        / len(P)
-    )
+    gaps = np.bincount(bins, w * (probability - occurred), minlength=_BINS)
+    return float(np.abs(gaps).sum() / w.sum())
 
 
-def _auc(P: np.ndarray, codes: np.ndarray) -> float | None:
+def _auc(P: np.ndarray, codes: np.ndarray, w: np.ndarray) -> float | None:
     areas = []
     classes = range(1, 2) if P.shape[1] == 2 else range(P.shape[1])
     for k in classes:
         inside = codes == k
         if inside.any() and not inside.all():
-            areas.append(rank_area(P[:, k], inside)[0])
+            areas.append(rank_area(P[:, k], inside, w)[0])
     return float(np.mean(areas)) if areas else None
 
 
-def rank_area(scores: np.ndarray, inside: np.ndarray) -> tuple[float, float]:
+def rank_area(
+    scores: np.ndarray, inside: np.ndarray, weights: np.ndarray | None = None
+) -> tuple[float, float]:
     """The area under the ROC curve of scores (n,), and the standard error that it would have with
     scores at random.
 
     Rows are positive where `inside`, bool (n,); there are positive and negative ones. The area is
-    that of the rank sum (Mann and Whitney), in which ties count half. O(n log n).
+    that of the rank sum (Mann and Whitney), in which ties count half, and pairs by the product of
+    their positive `weights` (n,), by default 1; its error takes the effective numbers of rows.
+    O(n log n).
     """
-    n = len(scores)
-    positives = int(inside.sum())
-    pairs = positives * (n - positives)
-    _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
-    ranks = (counts.cumsum() - (counts - 1) / 2)[
-        place
-    ]  # tied scores have the mean of their ranks
-    surplus = ranks[inside].sum() - positives * (positives + 1) / 2
-    ties = counts.astype(np.float64)
+    w = np.ones(len(scores)) if weights is None else weights
+    negatives, positives = effective_rows(w, inside.astype(np.intp), 2).tolist()
+    n = negatives + positives
+    pairs = positives * negatives
+    _, place = np.unique(scores, return_inverse=True)
+    tied = np.bincount(place, w)
+    of_positives = np.bincount(place[inside], w[inside], len(tied))
+    of_negatives = tied - of_positives
+    below = of_negatives.cumsum() - of_negatives / 2
+    area = of_positives @ below / (of_positives.sum() * of_negatives.sum())
+    ties = tied * (n / tied.sum())
     spread = (n + 1) - (ties**3 - ties).sum() / (n * (n - 1))
-    return float(surplus / pairs), float(np.sqrt(max(spread, 0.0) / (12 * pairs)))
+    return float(area), float(np.sqrt(max(spread, 0.0) / (12 * pairs)))
 
 
 def mean_rank_area(
-    scores: np.ndarray, inside: np.ndarray, min_rows: int
+    scores: np.ndarray,
+    inside: np.ndarray,
+    min_rows: int,
+    weights: np.ndarray | None = None,
 ) -> tuple[float, float] | None:
     """The mean of the columns' areas under ROC curves, weighted by their precision, and its
     standard error, both as in `rank_area`.
 
-    Scores and bool `inside` are (n, c). A column counts with at least `min_rows` rows inside, and
-    as many outside; None where no column counts.
+    Scores and bool `inside` are (n, c). A column counts with at least `min_rows` effective rows
+    inside, and as many outside; None where no column counts.
     """
-    counts = inside.sum(axis=0)
-    columns = np.flatnonzero(np.minimum(counts, len(inside) - counts) >= min_rows)
+    w = np.ones(len(inside)) if weights is None else weights
+    counts = [effective_rows(w, column.astype(np.intp), 2).min() for column in inside.T]
+    columns = np.flatnonzero(np.array(counts) >= min_rows)
     if not columns.size:
         return None
-    areas, errors = np.array([rank_area(scores[:, k], inside[:, k]) for k in columns]).T
+    areas, errors = np.array(
+        [rank_area(scores[:, k], inside[:, k], w) for k in columns]
+    ).T
     varied = errors > 0
     if not varied.any():  # all scores of each column are equal
         return 0.5, 0.0
-    weights = errors[varied] ** -2
-    return float(np.average(areas[varied], weights=weights)), float(
-        weights.sum() ** -0.5
-    )
+    precision = errors[varied] ** -2
+    return _average(areas[varied], precision), float(precision.sum() ** -0.5)
 
 
-def _of_class(k: int, codes: np.ndarray, chosen: np.ndarray) -> dict[str, Any]:
+def _of_class(
+    k: int, codes: np.ndarray, chosen: np.ndarray, w: np.ndarray
+) -> dict[str, Any]:
     """Counts, precision and recall of class k."""
-    rows = int((codes == k).sum())
-    predicted = int((chosen == k).sum())
-    correct = int(((codes == k) & (chosen == k)).sum())
+    true = codes == k
+    predicted = chosen == k
+    correct = true & predicted
     return {
-        "rows": rows,
-        "predicted": predicted,
-        "correct": correct,
-        "precision": correct / predicted if predicted else None,
-        "recall": correct / rows if rows else None,
+        "rows": int(true.sum()),
+        "predicted": int(predicted.sum()),
+        "correct": int(correct.sum()),
+        "precision": _average(true[predicted], w[predicted])
+        if predicted.any()
+        else None,
+        "recall": _average(predicted[true], w[true]) if true.any() else None,
     }
 
 
 def multilabel_metrics(
-    P: np.ndarray, Y: np.ndarray, labels: Sequence[Any]
+    P: np.ndarray,
+    Y: np.ndarray,
+    labels: Sequence[Any],
+    weights: np.ndarray | None = None,
 ) -> dict[str, Any]:
     """Metrics of probabilities (n, L) of labels that apply where Y (n, L) is 1, else 0, for JSON.
+
+    Rows count by their positive `weights` (n,), by default alike; the numbers of rows do not.
 
     - `rows`; `labels_per_row`: how many apply on average;
     - `log_loss` in nats, `brier`, `expected_calibration_error`, `auc`: means over the labels of the
@@ -186,27 +220,29 @@ def multilabel_metrics(
 
     There is at least one row. O(n L log n).
     """
+    w = np.ones(len(P)) if weights is None else weights
     truth, chosen = Y.astype(bool), P > 0.5
     right = truth & chosen
     of_label = [
-        _of_probabilities(np.column_stack((1.0 - p, p)), y.astype(np.intp))
+        _of_probabilities(np.column_stack((1.0 - p, p)), y.astype(np.intp), w)
         for p, y in zip(P.T, truth.T, strict=True)
     ]
     rows, predicted, correct = truth.sum(axis=0), chosen.sum(axis=0), right.sum(axis=0)
-    f1_of_label = _f1(correct, rows, predicted)
+    sums = w @ right, w @ truth, w @ chosen
+    f1_of_label = _f1(*sums)
     f1 = [float(f1_of_label[j]) if rows[j] else None for j in range(len(labels))]
     return {
         "rows": len(P),
-        "labels_per_row": float(truth.sum(axis=1).mean()),
+        "labels_per_row": _average(truth.sum(axis=1), w),
         **{
             name: _mean([metrics[name] for metrics in of_label]) for name in of_label[0]
         },
-        "subset_accuracy": float((truth == chosen).all(axis=1).mean()),
-        "hamming_loss": float((truth != chosen).mean()),
-        "micro_f1": float(_f1(right.sum(), truth.sum(), chosen.sum())),
+        "subset_accuracy": _average((truth == chosen).all(axis=1), w),
+        "hamming_loss": _average((truth != chosen).mean(axis=1), w),
+        "micro_f1": float(_f1(*map(np.sum, sums))),
         "macro_f1": _mean(f1),
-        "mean_f1": float(
-            _f1(right.sum(axis=1), truth.sum(axis=1), chosen.sum(axis=1)).mean()
+        "mean_f1": _average(
+            _f1(right.sum(axis=1), truth.sum(axis=1), chosen.sum(axis=1)), w
         ),
         "per_label": {
             str(label): {
@@ -229,4 +265,6 @@ def _mean(values: Sequence[float | None]) -> float | None:
 def _f1(correct: np.ndarray, rows: np.ndarray, predicted: np.ndarray) -> np.ndarray:
     """F1 from counts; 1 where all of them are 0."""
     total = np.asarray(rows + predicted)
-    return np.asarray(np.where(total > 0, 2 * correct / np.maximum(total, 1), 1.0))
+    return np.asarray(
+        np.where(total > 0, 2 * correct / np.where(total > 0, total, 1), 1.0)
+    )

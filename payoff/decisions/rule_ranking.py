@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from payoff.decisions.benefit import class_means, irrelevance, oddities, row_benefits
+from payoff.decisions.row_weights import effective_rows
 from payoff.decisions.threshold import cut_at, posterior_threshold
 from payoff.errors import Invalid, counted
 
@@ -54,8 +55,8 @@ class Ranking:
     contenders whose values equal those of the best on every row; `runner_up` is the best of all
     other contenders, or None. `differing` is the number of rows on which `best` and `runner_up`
     differ. `significant`: the paired interval of their difference excludes 0, and they differ on at
-    least `MIN_ROWS_TO_COMPARE` rows, because resamples cannot contain a rare large loss that no row
-    has.
+    least `MIN_ROWS_TO_COMPARE` effective rows (by stratum), because resamples cannot contain
+    a rare large loss that no row has.
     """
 
     standings: list[Standing]
@@ -150,10 +151,16 @@ def rank(
             means, intervals[:c], intervals[c:], strict=True
         )
     ]
-    return _ranking(values, standings, best)
+    return _ranking(values, weights, strata, standings, best)
 
 
-def _ranking(values: np.ndarray, standings: list[Standing], best: int) -> Ranking:
+def _ranking(
+    values: np.ndarray,
+    weights: np.ndarray,
+    strata: np.ndarray,
+    standings: list[Standing],
+    best: int,
+) -> Ranking:
     """The contenders that equal the best, the runner-up, and whether its difference is
     significant.
     """
@@ -164,10 +171,12 @@ def _ranking(values: np.ndarray, standings: list[Standing], best: int) -> Rankin
         return Ranking(standings, best, twins, None, 0, significant=False)
     means = np.array([standings[j].mean for j in different])
     runner_up = int(different[_first_of_largest(means)])
-    differing = int(np.count_nonzero(values[:, best] != values[:, runner_up]))
+    differs = values[:, best] != values[:, runner_up]
+    effective = float(effective_rows(weights[differs], strata[differs]).sum())
     significant = (
-        differing >= MIN_ROWS_TO_COMPARE and standings[runner_up].behind_interval[0] > 0
+        effective >= MIN_ROWS_TO_COMPARE and standings[runner_up].behind_interval[0] > 0
     )
+    differing = int(np.count_nonzero(differs))
     return Ranking(standings, best, twins, runner_up, differing, significant)
 
 
@@ -287,30 +296,37 @@ class LabelledRows:
     for each row.
 
     `shares` (K,) are the class shares of the population in use, as far as they are known: a class
-    with a share above 0 counts, with or without rows. With `known` the rows are weighted by these
-    shares, else equally.
+    with a share above 0 counts, with or without rows. With `known` the classes have these weights.
+    `row_weights` (n,) are positive, 1 each by default.
     """
 
     y: np.ndarray
     B: np.ndarray
     shares: np.ndarray
     known: bool = False
+    row_weights: np.ndarray | None = None
 
     @property
     def counts(self) -> np.ndarray:
-        """Rows of each class, int (K,)."""
-        return np.bincount(self.y, minlength=self.B.shape[-2])
+        """The effective number of rows of each class, float64 (K,)."""
+        return effective_rows(self._row_weights, self.y, self.B.shape[-2])
+
+    @property
+    def _row_weights(self) -> np.ndarray:
+        return np.ones(len(self.y)) if self.row_weights is None else self.row_weights
 
     @property
     def weights(self) -> np.ndarray:
         """The weight of each row, float64 (n,)."""
+        weights = self._row_weights
         if not self.known:
-            return np.ones(len(self.y))
-        observed = self.counts / max(len(self.y), 1)
+            return weights
+        sums = np.bincount(self.y, weights, self.B.shape[-2])
+        observed = sums / max(sums.sum(), 1e-300)
         ratio = np.divide(
             self.shares, observed, out=np.zeros(len(observed)), where=observed > 0
         )
-        return np.asarray(ratio[self.y])
+        return np.asarray(ratio[self.y] * weights)
 
     @property
     def bound(self) -> float:
@@ -393,7 +409,7 @@ def doubts(
     word for a row.
     """
     B = rows.B
-    warnings = oddities(class_means(rows.y, B), actions, classes)
+    warnings = oddities(class_means(rows.y, B, rows.row_weights), actions, classes)
     if B.shape == (2, 2) and not irrelevance(B):
         warnings += posterior_threshold(B, actions or classes).warnings
     elif B.shape[1:] == (2, 2):

@@ -30,7 +30,8 @@ class HeldOutRows:
     scores (n, K) of the model, true classes y (n,), and the fold (n,) of each row.
 
     A rule that is tuned on such rows is evaluated on the rows of another fold. `priors` (K,) are
-    those in use, if they are not the class shares of the rows.
+    those in use, if they are not the class shares of the rows; `weights` (n,) those of the rows, 1
+    each by default.
     """
 
     P: np.ndarray
@@ -38,6 +39,12 @@ class HeldOutRows:
     y: np.ndarray
     fold: np.ndarray
     priors: np.ndarray | None = None
+    weights: np.ndarray | None = None
+
+    def ordered(self, rows: Any = slice(None)) -> HoldoutScores:
+        """The scores of class 1 of two, of all or some rows."""
+        weights = None if self.weights is None else self.weights[rows]
+        return HoldoutScores(self.scores[rows, 1], self.y[rows], weights)
 
 
 @dataclass(frozen=True)
@@ -120,7 +127,7 @@ def _by_thresholds(rows: HeldOutRows, B: np.ndarray) -> list[Ruled]:
             Ruled("threshold_posterior", choice, request, {"threshold": cut.value})
         )
     if np.bincount(rows.y, minlength=2).min() >= 2:
-        best, _ = HoldoutScores(rows.scores[:, 1], rows.y).best(B, rows.priors)
+        best, _ = rows.ordered().best(B, rows.priors)
         ruled.append(
             Ruled(
                 "threshold_holdout",
@@ -152,9 +159,7 @@ def _cross_validated_cuts(rows: HeldOutRows, B: np.ndarray) -> np.ndarray:
     for fold in np.unique(rows.fold):
         inside = rows.fold == fold
         benefits = B if B.ndim == 2 else B[~inside]
-        cut, _ = HoldoutScores(scores[~inside], rows.y[~inside]).best(
-            benefits, rows.priors
-        )
+        cut, _ = rows.ordered(~inside).best(benefits, rows.priors)
         choice[inside] = decide_by_threshold(scores[inside], cut)
     return choice
 

@@ -114,23 +114,27 @@ class HoldoutScores:
     """Hold-out scores sorted once, to find the best cut of many benefit matrices.
 
     `scores` float64 (n,): larger means class 1 is more probable, calibrated or not; `y` codes 0 and
-    1 (n,). Raises Invalid if a class is missing. O(n log n) here, O(m) per matrix for m distinct
-    scores.
+    1 (n,), and `weights` positive (n,), 1 each by default. Raises Invalid if a class is missing.
+    O(n log n) here, O(m) per matrix for m distinct scores.
     """
 
-    def __init__(self, scores: np.ndarray, y: np.ndarray) -> None:
-        counts = np.bincount(y, minlength=2)
+    def __init__(
+        self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray | None = None
+    ) -> None:
+        self._weights = np.ones(len(y)) if weights is None else weights
+        counts = np.bincount(y, self._weights, minlength=2)
         if len(counts) != 2 or not counts.all():
             raise Invalid.at(
                 "", "the hold-out needs rows of both classes and of no other"
             )
-        self.frequencies: np.ndarray = counts / len(y)
+        self.frequencies: np.ndarray = counts / counts.sum()
         self._scores, self._place = np.unique(scores, return_inverse=True)
         self._y = y
         # The rows of each class below cut j, (2, m + 1): those of the j lowest distinct scores.
         cuts = len(self._scores) + 1
         codes = y * cuts + self._place + 1
-        below = np.bincount(codes, minlength=2 * cuts).reshape(2, cuts).cumsum(axis=1)
+        sums = np.bincount(codes, self._weights, 2 * cuts).reshape(2, cuts)
+        below = sums.cumsum(axis=1)
         self._below = below / counts[:, None]
         self._above = (counts[:, None] - below) / counts[:, None]
 
@@ -181,7 +185,9 @@ class HoldoutScores:
 
     def _action_above(self, B: np.ndarray) -> int:
         """The action above the cut."""
-        return int(sum(_gains(B if B.ndim == 2 else B.mean(axis=0))) >= 0)
+        if B.ndim == 3:
+            B = np.average(B, axis=0, weights=self._weights)
+        return int(sum(_gains(B)) >= 0)
 
     def _means(
         self, B: np.ndarray, above: int, priors: np.ndarray | None
@@ -189,6 +195,7 @@ class HoldoutScores:
         """`pi0 F0 b[0][below] + pi0 (1 - F0) b[0][above] + …` for every cut, (m + 1,)."""
         if B.ndim == 3:
             weights = (self._priors(priors) / self.frequencies)[self._y]
+            weights *= self._weights / self._weights.mean()
             benefits = B[np.arange(len(self._y)), self._y] * weights[:, None]
             if_below = self._sums(benefits[:, 1 - above])
             if_above = self._sums(benefits[:, above])

@@ -10,6 +10,7 @@ from pydantic import Field
 from payoff.acquisition.prices import Prices
 from payoff.decisions.benefit import decide, row_benefits
 from payoff.decisions.folds import UNJUDGED, stratified_folds
+from payoff.decisions.row_weights import effective_rows
 from payoff.errors import Invalid
 from payoff.learners import loading
 from payoff.learners.base import FoldedRows, Learner
@@ -134,9 +135,12 @@ class Automatic(Learner):
     model_: Learner | Blend = field(init=False, repr=False)
     prices_: Prices | None = field(default=None, init=False, repr=False)
 
-    def refit(self, X: np.ndarray, y: np.ndarray) -> Self:
+    def refit(
+        self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None
+    ) -> Self:
         """Fit the chosen learners again; nothing is compared."""
-        self.model_.refit(X, y if self.regresses else np.searchsorted(self.classes_, y))
+        targets = y if self.regresses else np.searchsorted(self.classes_, y)
+        self.model_.refit(X, targets, sample_weight)
         return self
 
     @property
@@ -205,8 +209,8 @@ class Automatic(Learner):
             "categorical_features": self.categorical_features,
             "random_state": self._shared_seed(),
         }
-        counts = np.bincount(codes)
-        if counts.max() < 2:
+        effective = effective_rows(weights, codes)
+        if np.bincount(codes).max() < 2:
             self.chosen_ = Logistic.name
             self._report(candidates, dict.fromkeys(candidates, _NO_PAIR), {})
             return Logistic(**shared).fit(X, codes, weights)
@@ -238,7 +242,7 @@ class Automatic(Learner):
         if len(members) == 1:
             return members[0]
         calibrator = None
-        if counts.sum() - counts.max() >= self._min_rows_to_calibrate:
+        if effective.sum() - effective.max() >= self._min_rows_to_calibrate:
             mean = np.sum([part * unseen[kind] for kind, part in parts.items()], axis=0)
             calibrator = loading.scikit.fit_calibrator("sigmoid", mean, truth, weights)
         return Blend(members, np.array([*parts.values()]), calibrator)
@@ -382,7 +386,7 @@ class Automatic(Learner):
             shared["feature_costs"] = self.prices_
         fitted = replace(learner, **shared).fit(X, codes, weights)
         if self.prices_ is not None and isinstance(fitted, Stepwise):
-            fitted.learn_stops(X, codes, self.prices_)
+            fitted.learn_stops(X, codes, self.prices_, weights)
         return fitted
 
     def _unseen(

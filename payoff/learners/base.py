@@ -27,6 +27,7 @@ from payoff.decisions.calibration import Calibrator, are_constant, is_flat
 from payoff.decisions.explanations import Contributions
 from payoff.decisions.folds import UNJUDGED, stratified_folds
 from payoff.decisions.quantities import Distribution
+from payoff.decisions.row_weights import effective_rows
 from payoff.errors import Invalid, pointer
 from payoff.learners import loading
 from payoff.learners.unseen import best_calibration
@@ -80,6 +81,11 @@ def check_sizes(X: np.ndarray, columns: Iterable[int], largest: float = SINGLE) 
                 f"numbers must be at most {largest:.3g} in magnitude; use a larger unit"
             )
             raise Invalid.at(pointer("columns", int(j)), message)
+
+
+def weights_or_ones(sample_weight: np.ndarray | None, n: int) -> np.ndarray:
+    """The weights (n,) of rows, 1 each where there are none."""
+    return np.ones(n) if sample_weight is None else np.asarray(sample_weight)
 
 
 class Scorer(Protocol):
@@ -260,8 +266,10 @@ class Learner(Dataclass):
             )
         return codes
 
-    def refit(self, X: np.ndarray, y: np.ndarray) -> Self:
-        """Fit the model again on rows (n, m) and labels (n,) of the same classes.
+    def refit(
+        self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None
+    ) -> Self:
+        """Fit the model again on rows (n, m), labels (n,) of the same classes, weights (n,) > 0.
 
         The calibration and the parameters that `fit` chose stay. For rows that were held out until
         the evaluation. Time: one raw fit.
@@ -271,7 +279,8 @@ class Learner(Dataclass):
             if self.regresses
             else np.searchsorted(self.classes_, y)
         )
-        self.model_ = self._fit_raw(np.ascontiguousarray(X), targets, np.ones(len(X)))
+        weights = weights_or_ones(sample_weight, len(X))
+        self.model_ = self._fit_raw(np.ascontiguousarray(X), targets, weights)
         return self
 
     @property
@@ -351,7 +360,7 @@ class Learner(Dataclass):
         return 0.0
 
     def _method(self, counts: np.ndarray) -> str:
-        """The calibration for these numbers of rows per class (K,).
+        """The calibration for these effective numbers of rows per class (K,).
 
         Of `auto` the default one, until `_calibrate` chooses. The only row of a class cannot be
         held out.
@@ -373,7 +382,7 @@ class Learner(Dataclass):
         if self.regresses:
             self.model_ = self._fit_raw(X, codes, weights)
             return
-        if self._method(np.bincount(codes)) == "none":
+        if self._method(effective_rows(weights, codes)) == "none":
             self.calibration_ = "none"
             self.calibrator_ = None
             with part(0.0, 1.0, "fit"):
@@ -385,7 +394,7 @@ class Learner(Dataclass):
         self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray
     ) -> np.ndarray:
         """Fit and calibrate: see `cross_fit`."""
-        self.calibration_ = self._method(np.bincount(codes))
+        self.calibration_ = self._method(effective_rows(weights, codes))
         folds = min(_FOLDS, len(X))
         fold = stratified_folds(codes, folds, self._seed()).astype(np.int8)
         P = self._fit_folds(FoldedRows(X, codes, weights, fold), folds)

@@ -53,10 +53,12 @@ class Blend(Stored):
             P += weight * posterior(X)
         return P if self.calibrator is None else self.calibrator.apply(P)
 
-    def refit(self, X: np.ndarray, codes: np.ndarray) -> None:
+    def refit(
+        self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray | None
+    ) -> None:
         """Fit every member again; weights and calibration stay."""
         for member in self.members:
-            member.refit(X, codes)
+            member.refit(X, codes, weights)
 
     def ranks(self) -> bool:
         """Whether the probabilities differ from row to row."""

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from payoff.acquisition.prices import Prices
 from payoff.learners import loading
-from payoff.learners.base import Learner, check_sizes
+from payoff.learners.base import Learner, check_sizes, weights_or_ones
 from payoff.learners.stepwise import prices_of
 from payoff.progress import part
 
@@ -60,11 +60,20 @@ class ForestChain(Learner):
     asks: ClassVar = True
     experience_: Any = field(default=None, init=False, repr=False)
 
-    def refit(self, X: np.ndarray, y: np.ndarray) -> Self:
-        """Grow the forests again on rows (n, m), y (n,); order, calibration and experience stay."""
+    def refit(
+        self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None
+    ) -> Self:
+        """Grow the forests again on rows (n, m), y (n,) and weights (n,).
+
+        Order, calibration and experience stay.
+        """
         codes = np.searchsorted(self.classes_, y)
         self.model_ = loading.compiled.chain.refit(
-            self, np.asarray(X), codes, self.model_
+            self,
+            np.asarray(X),
+            codes,
+            weights_or_ones(sample_weight, len(X)),
+            self.model_,
         )
         return self
 

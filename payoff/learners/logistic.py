@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from payoff.decisions.folds import stratified_folds
+from payoff.decisions.row_weights import effective_total
 from payoff.learners import loading
 from payoff.learners.base import Learner
 from payoff.learners.design import SHAPES, Design
@@ -78,7 +79,7 @@ def choose_transform(
         return transform
     if len(categorical) == X.shape[1]:
         return "none"
-    if len(X) < _MIN_ROWS:
+    if effective_total(weights) < _MIN_ROWS:
         return "clip"
     sample = np.sort(np.random.default_rng(0).permutation(len(X))[:_MAX_ROWS])
     X, w = X[sample], weights[sample]

@@ -15,9 +15,10 @@ from scipy.special import expit, logit
 from payoff.arrays import F64, I32, U8
 from payoff.decisions.calibration import Calibrator, Isotonic, Sigmoid
 from payoff.decisions.folds import UNJUDGED, multilabel_folds
+from payoff.decisions.row_weights import effective_rows
 from payoff.errors import Invalid
 from payoff.learners import loading
-from payoff.learners.base import ALL, FoldedRows, Learner
+from payoff.learners.base import ALL, FoldedRows, Learner, weights_or_ones
 from payoff.learners.design import Design
 from payoff.learners.linear import Linear
 from payoff.learners.logistic import Logistic, choose_transform
@@ -198,15 +199,17 @@ class MultilabelLogistic(Multilabel):
     scorer_: Linear | Chain = field(init=False, repr=False)
     converged_: bool = field(init=False, repr=False)
 
-    def refit(self, X: np.ndarray, y: np.ndarray) -> Self:
-        """Fit every label again on rows (n, m) and labels (n, L); calibration stays.
+    def refit(
+        self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None
+    ) -> Self:
+        """Fit every label again on rows (n, m), labels (n, L), weights (n,); calibration stays.
 
         Time: one raw fit for each label, in a chain up to six.
         """
         learner = replace(
             self, calibration="none", numeric_transform=self.numeric_transform_
         )
-        learner.fit(X, y)
+        learner.fit(X, y, sample_weight)
         self.scorer_ = learner.scorer_
         self.converged_ = learner.converged_
         return self
@@ -386,14 +389,15 @@ class MultilabelForest(Multilabel):
     def _resolution(self) -> float:
         return 1.0 / self.n_estimators
 
-    def refit(self, X: np.ndarray, y: np.ndarray) -> Self:
-        """Grow the forest again on rows (n, m) and labels (n, L); calibration stays.
+    def refit(
+        self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None
+    ) -> Self:
+        """Grow the forest again on rows (n, m), labels (n, L), weights (n,); calibration stays.
 
         Time: one forest.
         """
-        rows = FoldedRows.in_no_fold(
-            np.ascontiguousarray(X), as_indicator(y), np.ones(len(X))
-        )
+        weights = weights_or_ones(sample_weight, len(X))
+        rows = FoldedRows.in_no_fold(np.ascontiguousarray(X), as_indicator(y), weights)
         ((_, self.model_, _),) = loading.compiled.forests.grow_forests(
             self, rows, [ALL], self.min_samples_leaf
         )
@@ -417,7 +421,7 @@ class MultilabelForest(Multilabel):
         fold = multilabel_folds(Y, _FOLDS, self._seed()).astype(np.int8)
         held_out = fold != UNJUDGED
         calibrates = any(
-            self._method(np.bincount(y, minlength=2)) != "none" for y in Y.T
+            self._method(effective_rows(weights, y, 2)) != "none" for y in Y.T
         )
         folds = [*np.unique(fold[held_out]).tolist(), ALL] if calibrates else [ALL]
         P = np.zeros(Y.shape)
@@ -442,7 +446,7 @@ class MultilabelForest(Multilabel):
         self, p: np.ndarray, y: np.ndarray, held_out: np.ndarray, weights: np.ndarray
     ) -> tuple[str, Calibrator | None]:
         """The calibration of a label y (n,), from the probabilities p (n,) of held-out rows."""
-        counts = np.bincount(y, minlength=2)
+        counts = effective_rows(weights, y, 2)
         if not counts.all():
             return "none", Sigmoid(
                 np.zeros(1), np.array([logit(constant_share(y))]), 0.0

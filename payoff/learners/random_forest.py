@@ -121,8 +121,10 @@ class FreeForest(RandomForest):
     ) -> Self:
         return super().fit(self._free(X), y, sample_weight)
 
-    def refit(self, X: np.ndarray, y: np.ndarray) -> Self:
-        return super().refit(self._free(X), y)
+    def refit(
+        self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None
+    ) -> Self:
+        return super().refit(self._free(X), y, sample_weight)
 
     def _free(self, X: np.ndarray) -> np.ndarray:
         """Rows (n, m) without the values that have a price: a column without values is never split

@@ -7,8 +7,9 @@ from typing import Annotated, ClassVar, Literal, Self
 import numpy as np
 
 from payoff.decisions.metrics import rank_area
+from payoff.decisions.row_weights import effective_rows
 from payoff.learners import loading
-from payoff.learners.base import Learner
+from payoff.learners.base import Learner, weights_or_ones
 from payoff.learners.linear import probabilities
 from payoff.learners.parameters import Calibration
 from payoff.learners.unseen import best_calibration
@@ -77,16 +78,19 @@ class ScoreCalibrator(Learner):
         "scores"
     )
 
-    def refit(self, X: np.ndarray, y: np.ndarray) -> Self:
+    def refit(
+        self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None
+    ) -> Self:
         """Calibrate again by the same method on rows (n, m) and labels (n,) of the same classes."""
         codes = np.searchsorted(self.classes_, y)
-        self._calibrate_on(np.ascontiguousarray(X), codes, np.ones(len(X)))
+        weights = weights_or_ones(sample_weight, len(X))
+        self._calibrate_on(np.ascontiguousarray(X), codes, weights)
         return self
 
     def _fit_calibrated(
         self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray
     ) -> None:
-        self.calibration_ = self._method(np.bincount(codes))
+        self.calibration_ = self._method(effective_rows(weights, codes))
         if self.calibration == "auto" and self.calibration_ != "none":
             P = self._model(X).posterior(X)
             self.calibration_ = best_calibration(P, codes, weights, may_leave=False)
@@ -102,7 +106,7 @@ class ScoreCalibrator(Learner):
             self.calibrator_ = loading.scikit.fit_calibrator(
                 self.calibration_, P, codes, weights
             )
-        self.doubts_ = list(self._doubts(X, codes))
+        self.doubts_ = list(self._doubts(X, codes, weights))
 
     def _model(self, X: np.ndarray) -> Standardised | Given | Shares:
         if self.input == "probabilities":
@@ -116,7 +120,9 @@ class ScoreCalibrator(Learner):
         # Scores are no probabilities without a calibration.
         return "sigmoid" if method == "none" and self.input == "scores" else method
 
-    def _doubts(self, X: np.ndarray, codes: np.ndarray) -> Iterator[str]:
+    def _doubts(
+        self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray
+    ) -> Iterator[str]:
         if self.input == "probabilities":
             if self.calibration == "auto" and self.calibration_ == "none":
                 yield (
@@ -125,7 +131,7 @@ class ScoreCalibrator(Learner):
                 )
             return
         if X.shape[1] <= 2:
-            area, error = rank_area(_differences(X)[:, 0], codes == 1)
+            area, error = rank_area(_differences(X)[:, 0], codes == 1, weights)
             if area < 0.5 + error:
                 yield (
                     f"the scores hardly rank the classes: the area under the ROC curve is"

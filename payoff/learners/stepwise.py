@@ -16,7 +16,7 @@ from payoff.acquisition.stopping import Experience, state_probabilities, stoppin
 from payoff.decisions.folds import shuffled_groups
 from payoff.errors import Invalid, below
 from payoff.learners import loading
-from payoff.learners.base import Learner
+from payoff.learners.base import Learner, weights_or_ones
 from payoff.progress import part
 
 _VALIDATION_SHARE = 0.2  # the share of rows that a fit holds out to choose by
@@ -36,7 +36,13 @@ class Stepwise(Learner):
     asks: ClassVar = True
     experience_: Experience | None = field(default=None, init=False, repr=False)
 
-    def learn_stops(self, X: np.ndarray, y: np.ndarray, prices: Prices) -> Self:
+    def learn_stops(
+        self,
+        X: np.ndarray,
+        y: np.ndarray,
+        prices: Prices,
+        sample_weight: np.ndarray | None = None,
+    ) -> Self:
         """Learn from the training rows X (n, m), y (n,) when another feature is not worth its
         price.
 
@@ -44,7 +50,7 @@ class Stepwise(Learner):
         `prices` of the m features; at most 2,000 rows, drawn class by class, so a large table costs
         one more fit. Without two rows of each class, with a model that asks for nothing, or with so
         many classes and features that a row of each class would be too much, there is nothing to
-        learn.
+        learn. Rows are drawn by their weights (n,): the experience itself has none.
         """
         codes = np.searchsorted(self.classes_, y)
         smallest = int(np.bincount(codes).min())
@@ -52,7 +58,9 @@ class Stepwise(Learner):
         room = room_for(len(self.model_.columns), len(self.classes_))
         if smallest < 2 or not len(self.model_.columns) or room < len(self.classes_):
             return self
-        parts = self._out_of_fold(X, codes, prices, min(_FOLDS, smallest), room)
+        weights = weights_or_ones(sample_weight, len(X))
+        folds = min(_FOLDS, smallest)
+        parts = self._out_of_fold(X, codes, weights, prices, folds, room)
         trajectories = Trajectories.join([trajectory for trajectory, _ in parts])
         truth = np.concatenate([classes for _, classes in parts])
         if not trajectories.length.any():
@@ -71,7 +79,13 @@ class Stepwise(Learner):
         """Fit the calibration on out-of-fold P (n, K), where `fit` does not calibrate."""
 
     def _out_of_fold(
-        self, X: np.ndarray, codes: np.ndarray, prices: Prices, folds: int, room: int
+        self,
+        X: np.ndarray,
+        codes: np.ndarray,
+        weights: np.ndarray,
+        prices: Prices,
+        folds: int,
+        room: int,
     ) -> list[tuple[Trajectories, np.ndarray]]:
         """Trajectories of about `room` rows through models trained without them, and their classes.
 
@@ -89,8 +103,10 @@ class Stepwise(Learner):
                 break
             stage = f"learning when to stop, {number + 1} of {needed}"
             with part(number / needed, (number + 1) / needed, stage):
-                model = self._again().fit(X[inside], codes[inside]).model_
-                rows = stratified_sample(outside, codes, room - size, random)
+                learner = self._again()
+                model = learner.fit(X[inside], codes[inside], weights[inside]).model_
+                drawn = drawn_by_weight(outside, codes, weights, random)
+                rows = stratified_sample(drawn, codes, room - size, random)
                 experience.append((model.travel(X[rows], prices), codes[rows]))
                 size += len(rows)
         return experience
@@ -158,6 +174,25 @@ def prices_of(feature_costs: Prices | Sequence[float] | None, m: int) -> Prices:
     if len(prices) != m:
         raise Invalid.at("/feature_costs", f"{len(prices)} prices for {m} features")
     return prices
+
+
+def drawn_by_weight(
+    rows: np.ndarray,
+    codes: np.ndarray,
+    weights: np.ndarray,
+    random: np.random.RandomState,
+) -> np.ndarray:
+    """Rows as often as their weights say, and one of each class; as they are where all are equal.
+
+    Systematic sampling: a row of weight w occurs `w / mean w` times, rounded up or down at random.
+    """
+    if (weights[rows] == weights[rows[0]]).all():
+        return rows
+    sums = weights[rows].cumsum()
+    places = (np.arange(len(rows)) + random.random_sample()) * (sums[-1] / len(rows))
+    drawn = rows[np.minimum(np.searchsorted(sums, places), len(rows) - 1)]
+    first_of_class = np.unique(codes[rows], return_index=True)[1]
+    return np.concatenate((drawn, rows[first_of_class]))
 
 
 def stratified_sample(

@@ -7,6 +7,7 @@ import numpy as np
 
 from payoff.decisions.calibration import MIN_ROWS_OF_CURVE
 from payoff.decisions.folds import stratified_folds
+from payoff.decisions.row_weights import effective_rows
 from payoff.learners import loading
 
 _Name = TypeVar("_Name")
@@ -108,7 +109,7 @@ def best_calibration(
     tables: see docs/explanation/defaults.md.
     """
     methods = ["sigmoid"]
-    if np.bincount(codes).min() >= MIN_ROWS_OF_CURVE:
+    if effective_rows(weights, codes).min() >= MIN_ROWS_OF_CURVE:
         methods.append("isotonic")
     if may_leave:
         methods.append("none")

@@ -28,7 +28,12 @@ from payoff.arrays import F32
 from payoff.decisions.folds import UNJUDGED, stratified_folds
 from payoff.learners.base import ALL
 from payoff.learners.compiled.chain_order import ROUGH, rank_categories
-from payoff.learners.stepwise import MAX_ROWS_OF_EXPERIENCE, room_for, stratified_sample
+from payoff.learners.stepwise import (
+    MAX_ROWS_OF_EXPERIENCE,
+    drawn_by_weight,
+    room_for,
+    stratified_sample,
+)
 from payoff.progress import report
 
 if TYPE_CHECKING:
@@ -86,10 +91,14 @@ class _Unseen(NamedTuple):
 
 
 def refit(
-    learner: ForestChain, X: np.ndarray, codes: np.ndarray, before: Chain
+    learner: ForestChain,
+    X: np.ndarray,
+    codes: np.ndarray,
+    weights: np.ndarray,
+    before: Chain,
 ) -> Chain:
     """The chain `before` with forests of other rows; the calibration stays."""
-    rows = _rows(learner, X, codes, np.ones(len(X)), np.full(len(X), UNJUDGED), ALL)
+    rows = _rows(learner, X, codes, weights, np.full(len(X), UNJUDGED), ALL)
     lacking = before.reduced.lacking if before.reduced else []
     ((_, grown),) = _chains(learner, {ALL: rows}, lacking)
     reduced = None
@@ -140,9 +149,10 @@ def _calibrate(
         for s in range(1, S + 1)
     ]
     blends = [Blend.fit(blended, y, w) for blended in states]
-    sample = stratified_sample(
-        np.arange(len(y)), y, room, np.random.RandomState(learner.seed_)
-    )
+    random = np.random.RandomState(learner.seed_)
+    drawn = drawn_by_weight(np.arange(len(y)), y, w, random)
+    sample = stratified_sample(drawn, y, room, random)
+    equal = np.ones(len(sample))
     answers = [
         blend.apply([p[sample] for p in blended])
         for blend, blended in zip(blends, states, strict=True)
@@ -158,9 +168,7 @@ def _calibrate(
     curve = fit_stages(unseen.masked, unseen.known, y, w, float(S))
     reduced = None
     if chain.reduced:
-        losses = [
-            mean_loss(calibrated[:, s], y[sample], w[sample]) for s in range(S + 1)
-        ]
+        losses = [mean_loss(calibrated[:, s], y[sample], equal) for s in range(S + 1)]
         masked_loss = mean_loss(curve.apply(unseen.masked, unseen.known), y, w)
         rows = unseen.calibrating
         reduced = chain.reduced.calibrated(

@@ -102,9 +102,11 @@ class CostTree(Learner):
     any_actions: ClassVar = True
     tasks: ClassVar = ("classification", "regression")
 
-    def refit(self, X: np.ndarray, y: np.ndarray) -> Self:
+    def refit(
+        self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None
+    ) -> Self:
         """`fit`: nothing but the tree is learned."""
-        return self.fit(X, y)
+        return self.fit(X, y, sample_weight)
 
     def _fit_raw(
         self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray

@@ -69,7 +69,7 @@ def test_isotonic_equals_the_best_rising_fit(rows):
     Q = fit_isotonic(np.column_stack((1 - scores, scores)), codes, weights).apply(
         np.column_stack((1 - scores, scores))
     )
-    low = 1 / (len(rows) + 2)
+    low = 1 / (weights.sum() ** 2 / (weights**2).sum() + 2)
     expected = (
         IsotonicRegression()
         .fit(scores, codes, weights)
@@ -211,6 +211,7 @@ def test_the_multinomial_form_is_the_optimum_of_its_loss():
     P, codes, _ = distorted(200, 4, 11)
     weights = np.random.default_rng(1).uniform(0.5, 2, 200)
     fitted = fit_sigmoid(P, codes, weights)
+    n = weights.sum() ** 2 / (weights**2).sum()
 
     def loss(slope, offsets):
         total = 0.0
@@ -220,7 +221,7 @@ def test_the_multinomial_form_is_the_optimum_of_its_loss():
                 for value, offset in zip(p, offsets, strict=True)
             ]
             norm = np.log(np.sum(np.exp(scores)))
-            targets = [((j == k) * 200 + 1 / 4) / 201 for j in range(4)]
+            targets = [((j == k) * n + 1 / 4) / (n + 1) for j in range(4)]
             total -= (
                 w
                 / weights.sum()
@@ -228,7 +229,7 @@ def test_the_multinomial_form_is_the_optimum_of_its_loss():
                     t * (score - norm) for t, score in zip(targets, scores, strict=True)
                 )
             )
-        return total + sum(offset**2 for offset in offsets) / 400
+        return total + sum(offset**2 for offset in offsets) / (2 * n)
 
     best = loss(fitted.slope, fitted.offsets)
     for step in (1e-3, -1e-3):

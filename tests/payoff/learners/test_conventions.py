@@ -277,6 +277,39 @@ def loss(P, y):
 
 
 @pytest.mark.parametrize(("name", "task"), KINDS_AND_TASKS)
+def test_weights_of_one_give_the_model_without_weights(name, task):
+    model, X, y = learner(name, task, n=60)
+    weighted = clone(model)
+    ones = np.ones(60)
+    for fitted, other in (
+        (model.fit(X, y), weighted.fit(X, y, ones)),
+        (model.refit(X, y), weighted.refit(X, y, ones)),
+    ):
+        answer = "values" if model.regresses else "posterior"
+        assert (getattr(fitted, answer)(X) == getattr(other, answer)(X)).all()
+
+
+@pytest.mark.parametrize(("name", "task"), KINDS_AND_TASKS)
+def test_a_refit_with_weights_follows_the_heavy_rows(name, task):
+    """Half of the rows contradict the other half: the answers go to the half that has the weight."""
+    model, X, y = learner(name, task, n=120)
+    contrary = y.max() - y
+    model.fit(X, y)
+    rows, targets = np.vstack((X, X)), np.concatenate((y, contrary))
+    answers = []
+    for weight in (np.repeat((9.0, 1.0), 120), np.repeat((1.0, 9.0), 120)):
+        fitted = model.refit(rows, targets, weight)
+        answer = fitted.values if model.regresses else fitted.posterior
+        answers.append(np.array(answer(X)))
+    lead = answers[0] - answers[1]
+    if y.ndim == 1 and not model.regresses:
+        differs = np.flatnonzero(y != contrary)
+        assert lead[differs, y[differs]].mean() > 0.05
+    else:
+        assert (lead * (y - contrary)).mean() > 0
+
+
+@pytest.mark.parametrize(("name", "task"), KINDS_AND_TASKS)
 def test_a_listener_that_raises_ends_the_fit(name, task):
     model, X, y = learner(name, task, n=60)
 

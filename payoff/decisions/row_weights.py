@@ -1,0 +1,37 @@
+"""Row weights: of how many rows of the population a row stands for, as far as their ratios say.
+
+Rules that ask for a number of rows count with Kish's effective number: a mean of rows with weights
+w has about the variance of a mean of `(sum w)^2 / sum w^2` rows of equal weight.
+Source: Kish, "Survey Sampling" (1965), section 11.7.
+"""
+
+import numpy as np
+
+_LEAST = np.finfo(np.float64).tiny
+
+
+def effective_rows(
+    weights: np.ndarray, groups: np.ndarray, size: int = 0
+) -> np.ndarray:
+    """Kish's effective number of rows of each group, float64 (K,), for weights >= 0 and codes (n,).
+
+    There are at least `size` groups; one without weight has 0. Where all weights of a group are
+    equal it is exactly the number of its rows. O(n).
+    """
+    largest = np.full(max(size, int(groups.max(initial=-1)) + 1), _LEAST)
+    np.maximum.at(largest, groups, weights)
+    relative = weights / largest[groups]
+    sums = np.bincount(groups, relative, size)
+    squares = np.bincount(groups, relative**2, size)
+    return np.asarray(sums**2 / np.maximum(squares, 1.0))
+
+
+def effective_total(weights: np.ndarray) -> float:
+    """Kish's effective number of rows of weights >= 0 (n,); 0 without weight."""
+    return float(effective_rows(weights, np.zeros(len(weights), dtype=np.intp), 1)[0])
+
+
+def normalised(weights: np.ndarray) -> np.ndarray:
+    """Positive weights (n,) with the mean 1; equal ones are exactly 1."""
+    relative = weights / weights.max()
+    return np.asarray(relative / relative.mean())
