@@ -24,7 +24,7 @@ from app.registry.files import Files
 from app.registry.index import Index
 from app.registry.loaded import Cache
 from app.registry.registry import Registry
-from app.registry.saved_matrices import SavedMatrices
+from app.registry.saved_documents import SavedDocuments
 from app.settings import Settings, setting_errors
 from app.storage import FileCache, Storage
 from app.stores import Stores
@@ -150,5 +150,5 @@ def open_stores(settings: Settings, *, retry_seconds: float = 0.0) -> Stores:
         archive=archive,
         recorder=Recorder(database, archive.locate, keep_seconds=keep_decisions),
         shadows=Shadows(database),
-        matrices=SavedMatrices(database),
+        documents=SavedDocuments(database),
     )

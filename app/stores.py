@@ -10,7 +10,7 @@ from app.outcomes.archive import Archive
 from app.outcomes.recorder import Recorder
 from app.outcomes.shadows import Shadows
 from app.registry.registry import Registry
-from app.registry.saved_matrices import SavedMatrices
+from app.registry.saved_documents import SavedDocuments
 from app.tables.model_files import ModelFiles
 from app.tables.store import DatasetStore
 
@@ -29,4 +29,4 @@ class Stores:
     archive: Archive
     recorder: Recorder
     shadows: Shadows
-    matrices: SavedMatrices
+    documents: SavedDocuments

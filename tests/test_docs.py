@@ -11,7 +11,7 @@ import pytest
 from prometheus_client.core import Metric
 
 from app.access.caller import Scope
-from app.answering.decide import Rule
+from app.answering.decide import RuleOfModel
 from app.commands.check import check
 from app.errors import STATUSES
 from app.jobs.job import ENDED, TRANSITIONS, Status
@@ -99,7 +99,7 @@ def test_every_learner_is_listed_with_its_parameters():
     [
         ("reference/scopes.md", "| scope | allows |", {scope.value for scope in Scope}),
         ("explanation/retrieval.md", "| loss | in counts |", {*LOSSES}),
-        ("reference/requests.md", "| `rule` |", {*get_args(Rule)}),
+        ("reference/requests.md", "| `rule` |", {*get_args(RuleOfModel)}),
     ],
 )
 def test_every_row_of_a_table_is_there(page, head, names):

@@ -9,6 +9,7 @@ import numpy as np
 from pydantic import BaseModel, Field, StrictInt, WithJsonSchema
 
 from app.answering.decide import sorted_holdout
+from app.answering.guarantees import CertifiedRule, certified
 from app.answering.predict import check_classes
 from app.errors import Conflict
 from app.registry.loaded import Loaded
@@ -21,6 +22,7 @@ from app.requests.fields import (
     ModelVersion,
     Text,
 )
+from app.requests.guarantees import PRIORS, Guarantee, GuaranteeFields
 from app.requests.labelled_rows import class_codes
 from app.requests.matrices import (
     MatrixFields,
@@ -116,6 +118,12 @@ class BenefitRequest(NamedMatrixFields):
     points: int = Field(
         default=200, ge=2, le=10_000, strict=True, description="of the curve"
     )
+    guarantee: GuaranteeFields | None = Field(
+        default=None,
+        description="certify from which score on an action keeps a limit; asks for a model that"
+        ' was trained with `"refit": false`',
+        examples=[None],
+    )
 
 
 class GivenBenefitRequest(BenefitRequest):
@@ -208,6 +216,9 @@ class BenefitReport(EarningDocument):
         description="every rule that the matrix allows, and the best action for all"
     )
     best: RuleLead
+    guarantee: CertifiedRule | None = Field(
+        default=None, description="with `guarantee`"
+    )
     warnings: list[str]
 
 
@@ -261,6 +272,7 @@ def report(
     fields: MatrixFields,
     priors: Mapping[str, float] | None,
     points: int,
+    guarantee: GuaranteeFields | None = None,
 ) -> dict[str, Any]:
     """Evaluate the rules on rows with a truth under the matrix of a request: a document ready for
     JSON.
@@ -273,6 +285,8 @@ def report(
     O(n log n + n K A), and the bootstrap.
     """
     B, actions, like_costs, cases = needed_matrix(fields, rows.classes)
+    if guarantee is not None and priors is not None:
+        raise Invalid.at("/priors", PRIORS)
     numbered = [f"action {a}" for a in range(B.shape[-1])]
     names = actions or (
         rows.classes if len(numbered) == len(rows.classes) else numbered
@@ -319,6 +333,7 @@ def report(
             "rule": ruled[ranking.best].rule,
             **lead_of(ranking, lambda j: ruled[j].rule),
         },
+        "guarantee": guarantee and certified_on(rows, fields, guarantee)[1],
         "warnings": [
             *warnings,
             *_order_warnings(rows),
@@ -329,6 +344,24 @@ def report(
             *_ranking_warnings(ranking, len(y)),
         ],
     }
+
+
+def certified_on(
+    rows: Evidence, fields: MatrixFields, guarantee: GuaranteeFields
+) -> tuple[Guarantee, dict[str, Any]]:
+    """The guarantee with its cut, and a document ready for JSON; see `certified`.
+
+    Invalid with the place for a matrix or a guarantee that does not fit. O(n log n + n K A).
+    """
+    B, names, _, cases = needed_matrix(fields, rows.classes)
+    classes = list(map(str, rows.classes))
+    if names is None and B.shape[-1] != len(classes):
+        raise Invalid.at("/actions", "a guarantee names actions; name the columns")
+    actions = list(map(str, names or classes))
+    if cases is not None:
+        B = _matrices_of_rows(cases, rows)
+    read = Guarantee.read(guarantee, classes, actions, B)
+    return certified(rows.P, rows.y, B, read, actions)
 
 
 def _matrices_of_rows(cases: CaseBenefits, rows: Evidence) -> np.ndarray:

@@ -12,8 +12,9 @@ from app.answering.explain import explanations
 from app.errors import Conflict
 from app.registry.loaded import Loaded
 from app.requests.fields import COSTS, ByClass, Matrices, NamedMatrices, Text, WireModel
+from app.requests.guarantees import PRIORS, GuaranteedFields
 from app.requests.limits import LimitedFields, decide_within_limits
-from app.requests.matrices import MatrixFields, check_distinct
+from app.requests.matrices import check_distinct
 from app.requests.quantities import QuantityFields
 from app.tables.text import some_of
 from payoff.decisions.benefit import LARGEST, Prepared
@@ -31,10 +32,16 @@ from payoff.errors import Flaw, Invalid, below, pointer, reject
 Rule = Literal[
     "expected_benefit", "threshold", "beta_delta", "hierarchical", "most_probable"
 ]
+RuleOfModel = Literal[Rule, "guaranteed"]
 # The rules that decide among the actions of a matrix; the other rules decide among the classes.
-_DECIDES_ACTIONS: tuple[Rule, ...] = ("expected_benefit", "threshold")
+_DECIDES_ACTIONS: tuple[RuleOfModel, ...] = (
+    "expected_benefit",
+    "threshold",
+    "guaranteed",
+)
 # The rules that read a field: a request with another rule and this field is refused.
-_BELONGS: dict[str, tuple[Rule, ...]] = {
+_BELONGS: dict[str, tuple[RuleOfModel, ...]] = {
+    "guarantee": ("guaranteed",),
     "threshold": ("threshold",),
     "costs": ("beta_delta", "hierarchical"),
     "actions": _DECIDES_ACTIONS,
@@ -89,7 +96,7 @@ _PLAIN = frozenset(
 )
 
 
-class RuleFields(LimitedFields, QuantityFields, MatrixFields):
+class RuleFields(LimitedFields, QuantityFields, GuaranteedFields):
     """The rule that decides, the fields that it needs, and what is at stake."""
 
     benefits: NamedMatrices | None = Field(
@@ -102,7 +109,7 @@ class RuleFields(LimitedFields, QuantityFields, MatrixFields):
         ],
     )
     cost_matrix: Matrices | None = Field(default=None, description=COSTS)
-    rule: Rule = "expected_benefit"
+    rule: RuleOfModel = "expected_benefit"
     threshold: (
         Literal["posterior", "holdout"] | Annotated[float, Field(strict=True)] | None
     ) = None
@@ -141,7 +148,7 @@ class Answer(NamedTuple):
     answer. `propensities` (n,) are those of the actions, where these were drawn.
     """
 
-    rule: Rule
+    rule: RuleOfModel
     classes: Sequence[int | str]
     actions: Sequence[int | str]
     choice: np.ndarray
@@ -162,7 +169,7 @@ def check_fields(fields: RuleFields, model: Loaded | None) -> None:
     Without a `model` the request has probabilities. For a model of numbers, bands are the classes.
     """
     if not (fields.stated and fields.is_plain):
-        reject(chain(_foreign(fields, model), _flaws(fields)))
+        reject(chain(_foreign(fields, model), _flaws(fields), _unguaranteed(fields)))
 
 
 def _foreign(fields: RuleFields, model: Loaded | None) -> Iterator[Flaw]:
@@ -178,6 +185,11 @@ def _foreign(fields: RuleFields, model: Loaded | None) -> Iterator[Flaw]:
         yield Flaw(
             "/priors",
             "priors correct the probabilities of a model, which knows the priors in training",
+        )
+    if fields.rule == "guaranteed" and not classes:
+        yield Flaw(
+            "/rule",
+            "a guarantee is about a version of a model of classes; decide by another rule",
         )
     if fields.threshold == "holdout" and not classes:
         yield Flaw(
@@ -218,6 +230,16 @@ def _flaws(fields: RuleFields) -> Iterator[Flaw]:
             "/explore",
             "actions that are drawn at random have no explanation; leave out explain or explore",
         )
+
+
+def _unguaranteed(fields: RuleFields) -> Iterator[Flaw]:
+    """What the rule `guaranteed` lacks, or cannot go with."""
+    if fields.rule != "guaranteed":
+        return
+    if fields.guarantee is None:
+        yield Flaw("/guarantee", "rule guaranteed needs the name of a saved guarantee")
+    if fields.priors is not None:
+        yield Flaw("/priors", PRIORS)
 
 
 def decide_by(
@@ -264,6 +286,11 @@ def decide_by(
         choice, figures, rule_warnings = _by_costs(fields, classes, P)
     elif rule == "most_probable" or matrix is None or decision is None:
         choice = P.argmax(axis=1)
+    elif fields.certified is not None:
+        certified = fields.certified
+        choice = certified.restricted(decision.choice, P, list(map(str, actions)))
+        figures = {"guarantee": certified.name}
+        rule_warnings = matrix.warnings
     else:
         choice = decision.choice
         rule_warnings = matrix.warnings

@@ -12,7 +12,13 @@ import orjson
 from pydantic import BaseModel, Field, RootModel, WithJsonSchema
 
 from app.access.caller import Caller
-from app.answering.decide import Answer, Rule, RuleFields, check_fields, decide_by
+from app.answering.decide import (
+    Answer,
+    RuleFields,
+    RuleOfModel,
+    check_fields,
+    decide_by,
+)
 from app.answering.explain import Explanation, contributions
 from app.answering.record import (
     RecordField,
@@ -118,7 +124,7 @@ class AnswerFields(BaseModel):
 class DecisionsAnswer(AnswerFields):
     """Columns with one entry per instance; `expected_benefits` has a column per action."""
 
-    rule: Rule
+    rule: RuleOfModel
     classes: list[int | str]
     actions: list[int | str]
     matrix_in_words: list[str] | None = Field(
@@ -133,6 +139,10 @@ class DecisionsAnswer(AnswerFields):
     threshold: float | None = Field(
         default=None,
         description="where the second action begins (rules with a threshold)",
+    )
+    guarantee: str | None = Field(
+        default=None,
+        description="the version of the guarantee that held back an action",
     )
     beta: float | None = None
     delta: float | None = None

@@ -296,6 +296,8 @@ def _terms(
         for name, value in fields.model_dump(include=_STATED).items()
         if value
     }
+    if fields.certified is not None:
+        figures["guarantee"] = fields.certified._asdict()
     benefits = None if answer.matrix is None else answer.matrix.benefits
     matrices, positions = distinct(benefits, len(answer.choice))
     priors = None

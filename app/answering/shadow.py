@@ -132,9 +132,12 @@ class ShadowDecider:
     def watched(
         self, batch: Batch, model: Loaded, fields: PredictFields, rows: Rows
     ) -> Batch:
-        """The batch, on whose rows the challengers of the reference decide once it is stored."""
+        """The batch, on whose rows the challengers of the reference decide once it is stored.
+
+        They do not where it has a guarantee, which is about one version alone.
+        """
         challengers = self._shadows.of(fields.model or "")
-        if not challengers or not batch.rows:
+        if not challengers or not batch.rows or fields.certified is not None:
             return batch
         ids = [row.id for row in batch.rows]
         question = fields.model_copy(update={"explain": False})

@@ -111,7 +111,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service: Service = app.state.service
     service.keyring.start()
     service.stores.registry.start()
-    await run_in_threadpool(service.stores.matrices.start)
+    await run_in_threadpool(service.stores.documents.start)
     service.shadow.start()
     if service.worker is not None:
         service.worker.start()

@@ -27,8 +27,8 @@ state = Table(
     ),
     Column("revision", Integer, nullable=False),
     Column(
-        "matrices", Integer, nullable=False, default=0
-    ),  # the revision of the saved matrices
+        "documents", Integer, nullable=False, default=0
+    ),  # the revision of the saved documents
 )
 
 models = Table(
@@ -38,8 +38,8 @@ models = Table(
     Column("next_version", Integer, nullable=False),  # stays when the model is deleted
     # true from the first version on until the model is deleted
     Column("listed", Boolean, nullable=False),
-    # the greatest number of a deleted matrix
-    Column("deleted_matrix", Integer, nullable=False, default=0),
+    # the greatest number of a deleted document
+    Column("deleted_document", Integer, nullable=False, default=0),
 )
 
 versions = Table(
@@ -89,15 +89,16 @@ history = Table(
     Column("to_version", Integer),
 )
 
-saved_matrices = Table(  # no part of the index: it cannot be made again from the models
-    "saved_matrices",
+# No part of the index: it cannot be made again from the models.
+saved_documents = Table(
+    "saved_documents",
     TABLES,
     Column("model", String(64), primary_key=True),
-    Column("matrix", String(64), primary_key=True),
+    Column("kind", String(16), primary_key=True),  # matrix or guarantee
+    Column("name", String(64), primary_key=True),
     Column("version", Integer, primary_key=True, autoincrement=False),
-    Column(
-        "content", Text, nullable=False
-    ),  # JSON: [matrix in words, actions in order or null]
+    # JSON; of a matrix: [matrix in words, actions in order or null]
+    Column("content", Text, nullable=False),
     Column("created_at", Double, nullable=False),
     Column("who", Text, nullable=False),
 )

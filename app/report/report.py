@@ -24,6 +24,7 @@ from app.report.changes import (
     trained,
 )
 from app.report.earned import UNEQUAL, Account, ActionCounts, basis
+from app.report.guarantees import Guarantees
 from app.report.quantities import Quantities
 from app.report.slices import Slice, slices
 from app.report.ways import Exploration, Ways, gain
@@ -137,6 +138,14 @@ def document(read: Read, changes: Sequence[Changed]) -> dict[str, Any]:
             "not_compared": [name for name, change in changes if change is None],
         },
         "shadow": read.ways.challengers(about, doubt),
+        "guarantees": read.guarantees.document(
+            maturity.reason,
+            {
+                line["version"]
+                for line in drifted
+                if "version" in line and line["drifted"]
+            },
+        ),
         "groups": groups,
     }
     account = total.document(about, doubt_of_promise)
@@ -170,6 +179,11 @@ def _advice(verdict: str, details: Mapping[str, Any]) -> Iterator[str]:
         )
     if details["selective"]["is"]:
         yield f'{UNEQUAL}: "explore" a share of the decisions, so that it becomes known after each'
+    for line in details["guarantees"]:
+        if line["verdict"] == "broken":
+            yield (
+                f"the guarantee {line['guarantee']!r} is broken: certify it again on what was seen"
+            )
     features = [
         line["feature"] for line in details["drift"]["features"] if line["drifted"]
     ]
@@ -308,12 +322,20 @@ class Read:
     quantities: Quantities = field(default_factory=Quantities)
     shares: ClassShares = field(default_factory=ClassShares)
     scores: Scores = field(default_factory=Scores)
+    guarantees: Guarantees = field(default_factory=Guarantees)
     groups: dict[Any, Account] = field(default_factory=dict)
     classes: dict[int, tuple[Label, ...]] = field(default_factory=dict)
 
     def add(self, cases: Cases) -> None:
         """The cases of a day, or a part of them."""
-        sections = (self.total, self.actions, self.ways, self.exploration, self.scores)
+        sections = (
+            self.total,
+            self.actions,
+            self.ways,
+            self.exploration,
+            self.scores,
+            self.guarantees,
+        )
         for part in slices(cases, self.maturity.since):
             if part.stack.terms[0].rule == UNIT_COSTS:
                 self.quantities.add(part)

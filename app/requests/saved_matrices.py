@@ -1,6 +1,5 @@
 """The benefit matrices that are saved for a model, by name and version."""
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -8,8 +7,8 @@ import orjson
 from sqlalchemy import Connection
 
 from app.access.caller import Caller
-from app.errors import Conflict, NotFound
-from app.registry.saved_matrices import Saved, unsaved
+from app.errors import Conflict
+from app.registry.saved_documents import Saved, unsaved
 from app.requests.matrices import (
     MATRIX_REQUIRED,
     MatrixFields,
@@ -41,11 +40,11 @@ def with_saved(
         raise Invalid.at(
             "/actions", "a saved matrix has its own actions; leave out 'actions'"
         )
-    known = stores.matrices.of(model)
+    known = stores.documents.of(model, "matrix")
     if reference not in known:
-        raise Invalid.at("/benefits", unsaved(model, reference, known))
+        raise Invalid.at("/benefits", unsaved(model, "matrix", reference, known))
     saved = known[reference]
-    words, actions = saved.stated
+    words, actions = saved.document
     names = [str(name) for name in classes]
     different = [
         name for name in (*names, *words) if name not in words or name not in names
@@ -55,7 +54,7 @@ def with_saved(
             "/benefits",
             f"the saved matrix {saved.reference!r} and this version of the model differ in the"
             f" class {different[0]!r}; save the matrix of its classes with"
-            f" PUT /models/{saved.model}/matrices/{saved.matrix}",
+            f" PUT /models/{saved.model}/matrices/{saved.name}",
         )
     stated: dict[str, Any] = {
         "benefits": words,
@@ -84,7 +83,7 @@ def save(
             "",
             f"{model!r} decides by no matrix: it predicts numbers, or several labels",
         )
-    content = _content(fields, card.classes)
+    content = content_of(fields, card.classes)
 
     def write_audit(connection: Connection, saved: Saved) -> None:
         write = stores.audit.entry(
@@ -92,10 +91,12 @@ def save(
         )
         write(connection)
 
-    return stores.matrices.save(model, matrix, content, by.name, write_audit)
+    return stores.documents.save(
+        model, "matrix", matrix, content, key_name=by.name, also=write_audit
+    )
 
 
-def _content(fields: MatrixFields, classes: Sequence[object]) -> bytes:
+def content_of(fields: MatrixFields, classes: Sequence[object]) -> bytes:
     """The matrix as JSON: `{class: {action: cell}}` in the request's order, and its `actions`.
 
     The actions are null where the request has none: each version orders the columns by its classes.
@@ -127,36 +128,11 @@ def _content(fields: MatrixFields, classes: Sequence[object]) -> bytes:
     return content
 
 
-def newest(stores: Stores, model: str) -> list[tuple[Saved, int]]:
-    """The newest version of each matrix, by name, and the number of its versions."""
-    known = stores.matrices.read(model)
-    counts = Counter(
-        saved.matrix
-        for reference, saved in known.items()
-        if reference == saved.reference
-    )
-    return [(known[name], counts[name]) for name in sorted(counts)]
-
-
-def describe(stores: Stores, model: str, reference: str) -> tuple[Saved, list[int]]:
-    """The matrix that `name` (the newest) or `name:2` means, and the numbers of all its versions.
-
-    NotFound where there is none.
-    """
-    known = stores.matrices.read(model)
-    if reference not in known:
-        raise NotFound(unsaved(model, reference, known))
-    saved = known[reference]
-    versions = [
-        version.version
-        for key, version in known.items()
-        if key == version.reference and version.matrix == saved.matrix
-    ]
-    return saved, versions
-
-
 def delete(stores: Stores, model: str, matrix: str, *, by: Caller) -> None:
     """Delete all versions of a saved matrix; NotFound where there is none."""
-    stores.matrices.delete(
-        model, matrix, stores.audit.entry(by, "matrix.delete", f"{model}/{matrix}")
+    stores.documents.delete(
+        model,
+        "matrix",
+        matrix,
+        stores.audit.entry(by, "matrix.delete", f"{model}/{matrix}"),
     )

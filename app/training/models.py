@@ -109,7 +109,7 @@ def delete(stores: Stores, name: str, *, by: Caller) -> None:
 
     def also(connection: Connection) -> None:
         stores.shadows.remove(connection, name)
-        stores.matrices.remove(connection, name)
+        stores.documents.remove(connection, name)
         entry(connection)
 
     stores.registry.delete_model(name, by.name, also=also)

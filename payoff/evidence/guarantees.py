@@ -58,14 +58,14 @@ class Limit(NamedTuple):
 
 
 class Certificate(NamedTuple):
-    """The certified rule: cases with a score of at least `cut` are taken, `count` of them.
+    """The certified rule: cases with a score of at least `cut` are taken, `cases` of them.
 
     `risk` is their mean risk, `bound` the upper end of its one-sided interval at the confidence,
     and `gain` the sum of what taking them earned.
     """
 
     cut: float
-    count: int
+    cases: int
     risk: float
     bound: float
     gain: float
@@ -94,7 +94,7 @@ def certify(
     inside = _in_turn(values, turn, count)
     return Certificate(
         cut=float(score[order[count - 1]]),
-        count=count,
+        cases=count,
         risk=float(inside.mean()) * limit.largest,
         bound=upper_bound(inside, limit) * limit.largest,
         gain=float(gains[count - 1]),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from app.access.caller import ANYBODY
-from app.registry.saved_matrices import Saved
+from app.registry.saved_documents import Saved
 from app.requests.matrices import MatrixFields, named_matrix, read_matrix
 from app.requests.saved_matrices import save, with_saved
 from app.tables.features import Feature, Schema
@@ -233,8 +233,8 @@ class Matrices:
     """The store, which keeps whatever it is given."""
 
     @staticmethod
-    def save(model, matrix, content, who, _also):
-        return Saved(model, matrix, 1, content, 0.0, who)
+    def save(model, kind, matrix, content, *, key_name, also):  # noqa: ARG004
+        return Saved(model, kind, matrix, 1, content, 0.0, key_name)
 
 
 def kept(sent, classes=CLASSES):
@@ -242,7 +242,7 @@ def kept(sent, classes=CLASSES):
     registry = MagicMock()
     registry.index.card.return_value.classes = list(classes)
     return save(
-        MagicMock(registry=registry, matrices=Matrices),
+        MagicMock(registry=registry, documents=Matrices),
         "triage",
         "autumn",
         sent,
@@ -253,8 +253,8 @@ def kept(sent, classes=CLASSES):
 def saved(sent, classes=CLASSES):
     matrix = kept(sent, classes)
     return SimpleNamespace(
-        matrices=SimpleNamespace(
-            of=lambda model: {"autumn": matrix} if model == "triage" else {}
+        documents=SimpleNamespace(
+            of=lambda model, _kind: {"autumn": matrix} if model == "triage" else {}
         )
     )
 

@@ -9,7 +9,7 @@ import orjson
 from fastapi import Response
 from pydantic import BaseModel, Field, StrictInt, WithJsonSchema
 
-from app.answering.decide import Rule
+from app.answering.decide import RuleOfModel
 from app.answering.predict import PredictFields
 from app.api.bodies import checked, parsed_text
 from app.api.codecs.answers import Answered, NamedChoice
@@ -181,7 +181,7 @@ class WithoutMatrix(PredictFields):
     probable class.
     """
 
-    rule: Rule = "most_probable"
+    rule: RuleOfModel = "most_probable"
 
 
 class InferRequest(WireModel):

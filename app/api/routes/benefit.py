@@ -9,6 +9,7 @@ from fastapi import APIRouter, Body, Path, Request, Response
 from app.access.caller import Scope
 from app.answering import benefit as usecase
 from app.answering.benefit import BenefitReport, BenefitRequest, GivenBenefitRequest
+from app.answering.guarantees import check_evaluated
 from app.api.bodies import with_matrix
 from app.api.charts import SVG_CONTENT, benefit_chart, svg, wants_svg
 from app.api.codecs.media_types import JSON
@@ -97,6 +98,8 @@ async def benefit(
 
 
 def _answer(request: Request, model: Loaded, body: BenefitRequest) -> Response:
+    if body.guarantee is not None:
+        check_evaluated(model)
     rows = usecase.evidence_of(model)
     body = with_saved(stores_of(request), body, model.name, model.classes)
     if body.case_columns:  # many such reports together reveal the values of the columns
@@ -118,7 +121,8 @@ def _report(
     charge_of(request)(usecase.extent(len(rows.y), len(rows.classes), body))
     version = None if model is None else ModelVersion(**model.named)
     report = BenefitReport(
-        model=version, **usecase.report(rows, body, body.priors, body.points)
+        model=version,
+        **usecase.report(rows, body, body.priors, body.points, body.guarantee),
     )
     if wants_svg(request):
         return svg(

@@ -286,8 +286,8 @@ def save_matrix(
 @needs(PREDICT_OR_TRAIN)
 def list_matrices(name: ModelName, stores: StoresDep) -> MatrixList:
     lines = [
-        {**asdict(saved), "versions": count}
-        for saved, count in saved_matrices.newest(stores, name)
+        {**asdict(saved), "matrix": saved.name, "versions": count}
+        for saved, count in stores.documents.newest(name, "matrix")
     ]
     return MatrixList.model_validate({"model": name, "matrices": lines})
 
@@ -301,10 +301,14 @@ def list_matrices(name: ModelName, stores: StoresDep) -> MatrixList:
 def get_matrix(
     name: ModelName, matrix: MatrixReference, stores: StoresDep
 ) -> MatrixDocument:
-    saved, versions = saved_matrices.describe(stores, name, matrix)
-    benefits, actions = saved.stated
+    saved, versions = stores.documents.describe(name, "matrix", matrix)
+    benefits, actions = saved.document
     return MatrixDocument(
-        **asdict(saved), benefits=benefits, actions=actions, versions=versions
+        **asdict(saved),
+        matrix=saved.name,
+        benefits=benefits,
+        actions=actions,
+        versions=versions,
     )
 
 

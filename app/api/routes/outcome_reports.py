@@ -15,6 +15,7 @@ from app.api.routing import StrictRoute
 from app.registry.card import NAME
 from app.registry.snapshot import NUMBER
 from app.report.amounts import Amount, Earned, Gain, Maturing, Selective, Versus
+from app.report.guarantees import KeptGuarantee
 from app.report.report import By, report
 from app.requests.fields import Period
 from app.stores import Stores
@@ -128,6 +129,7 @@ class OutcomeReport(QuantityReport, Earnings):
     shadow: list[Challenger] = Field(
         description="challengers against what was decided, by confidence sequences"
     )
+    guarantees: list[KeptGuarantee] = Field(description="those in use")
     groups: list[Group] | None
 
 

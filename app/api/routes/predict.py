@@ -34,6 +34,7 @@ from app.api.limiters import Pace, loaded, pace_of, run
 from app.api.routing import DirectRoute
 from app.outcomes.decision import Batch
 from app.registry.loaded import Loaded
+from app.requests.guarantees import with_guarantee
 from app.requests.matrices import columns_beside
 from app.requests.prepared_matrices import PreparedMatrices
 from app.requests.rows import RowPacker
@@ -62,6 +63,10 @@ def question_of(
         fields = with_saved(stores, fields, model.name, model.classes)
         if key is not None and fields.saved is not None:
             key += fields.saved.encode()  # a version of a matrix never changes
+    if fields.guarantee is not None and model is not None:
+        fields = with_guarantee(stores, fields, model)
+        if key is not None and fields.certified is not None:
+            key += fields.certified.name.encode()
     rows = body.rows(model, fields.case_columns)
     if fields.columns is not None:
         known = {*rows.columns, *(() if model is None else model.schema.names)}

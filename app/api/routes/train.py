@@ -43,7 +43,7 @@ _EXAMPLE = {
     "benefits": {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}},
     "feature_costs": {"age": 0, "pressure": 0.25, "pain": 0.5},
     "holdout": 0.25,
-    "refit": True,
+    "refit": False,
     "seed": 0,
 }
 

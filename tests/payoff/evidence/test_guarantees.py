@@ -51,7 +51,7 @@ def test_the_cut_is_that_of_the_twin_which_earns_most(
     if certificate is not None:
         assert certificate.cut in cuts
         assert certificate.gain == pytest.approx(max(earned.values()))
-        assert certificate.count == (score >= certificate.cut).sum()
+        assert certificate.cases == (score >= certificate.cut).sum()
         assert certificate.risk == pytest.approx(wrong[score >= certificate.cut].mean())
         assert certificate.risk <= certificate.bound <= at_most + 1e-12
 
@@ -72,7 +72,7 @@ def test_29_flawless_cases_are_the_fewest_for_90_percent_at_95():
     score, wrong, gain = np.arange(29.0), np.zeros(29), np.ones(29)
     certificate = certify(score, wrong, gain, TEN_PERCENT)
     assert certificate is not None
-    assert (certificate.cut, certificate.count, certificate.risk) == (0.0, 29, 0.0)
+    assert (certificate.cut, certificate.cases, certificate.risk) == (0.0, 29, 0.0)
     assert certificate.bound == pytest.approx(1 - 0.05 ** (1 / 29))
     assert certify(score[1:], wrong[1:], gain[1:], TEN_PERCENT) is None
 
@@ -82,7 +82,7 @@ def test_money_that_is_never_lost_certifies_from_the_fewest_on():
     n = limit.fewest()
     certificate = certify(np.arange(n), np.zeros(n), np.ones(n), limit)
     assert certificate is not None
-    assert certificate.count == n
+    assert certificate.cases == n
     assert certificate.bound <= 50.0
     assert certify(np.arange(n - 1), np.zeros(n - 1), np.ones(n - 1), limit) is None
 
@@ -126,5 +126,5 @@ def test_a_cut_at_which_all_are_wrong_at_the_top_does_not_end_every_sequence():
     wrong[:20] = 1
     certificate = certify(score, wrong, np.ones(2_000), TEN_PERCENT)
     assert certificate is not None
-    assert certificate.count == 2_000
+    assert certificate.cases == 2_000
     assert guarantees.STEP == 0.05

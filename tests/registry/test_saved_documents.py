@@ -10,8 +10,8 @@ from sqlalchemy import insert
 
 from app.database.engine import DatabaseAway
 from app.errors import Conflict, NotFound, NotReady
-from app.registry import saved_matrices
-from app.registry.saved_matrices import SavedMatrices
+from app.registry import saved_documents
+from app.registry.saved_documents import SavedDocuments
 from app.registry.tables import models
 from tests.conftest import migrated
 from tests.jobs.waiting import eventually
@@ -48,36 +48,41 @@ def other(database, database_url):
 
 
 def save(matrices, name="autumn", benefit=1.0):
-    return matrices.save(MODEL, name, content(benefit), "ann", nothing)
+    return matrices.save(
+        MODEL, "matrix", name, content(benefit), key_name="ann", also=nothing
+    )
 
 
 @pytest.mark.thorough
 def test_another_process_sees_changes_within_a_second_and_this_one_at_once(
     database, other
 ):
-    here, there = SavedMatrices(database), SavedMatrices(other)
+    here, there = SavedDocuments(database), SavedDocuments(other)
     save(here, "before")
     here.start()
     there.start()
     try:
-        assert there.of(MODEL).keys() == {"before", "before:1"}
+        assert there.of(MODEL, "matrix").keys() == {"before", "before:1"}
         saved = save(here)
-        assert here.of(MODEL)["autumn"] is here.of(MODEL)["autumn:1"]
-        eventually(lambda: there.of(MODEL).get("autumn") == saved)
+        assert (
+            here.of(MODEL, "matrix")["autumn"] is here.of(MODEL, "matrix")["autumn:1"]
+        )
+        eventually(lambda: there.of(MODEL, "matrix").get("autumn") == saved)
         second = save(here, benefit=2.0)
-        eventually(lambda: there.of(MODEL)["autumn"] == second)
-        assert there.of(MODEL)["autumn:1"] == saved
-        here.delete(MODEL, "autumn", nothing)
+        eventually(lambda: there.of(MODEL, "matrix")["autumn"] == second)
+        assert there.of(MODEL, "matrix")["autumn:1"] == saved
+        here.delete(MODEL, "matrix", "autumn", nothing)
         third = save(here, benefit=3.0)
         assert third.version == 3
         eventually(
             lambda: (
-                there.of(MODEL).keys() == {"before", "before:1", "autumn", "autumn:3"}
+                there.of(MODEL, "matrix").keys()
+                == {"before", "before:1", "autumn", "autumn:3"}
             )
         )
         with database.writing() as connection:
             here.remove(connection, MODEL)
-        eventually(lambda: not (here.of(MODEL) or there.of(MODEL)))
+        eventually(lambda: not (here.of(MODEL, "matrix") or there.of(MODEL, "matrix")))
         assert save(here, benefit=3.0).version == 4
     finally:
         here.stop()
@@ -86,7 +91,7 @@ def test_another_process_sees_changes_within_a_second_and_this_one_at_once(
 
 def test_changes_at_once_get_numbers_of_their_own(database, other):
     """Two processes, each with several versions; none is lost from any view."""
-    both = [SavedMatrices(each) for each in (database, other)]
+    both = [SavedDocuments(each) for each in (database, other)]
     begin = Barrier(2)
 
     def work(matrices, first):
@@ -97,43 +102,46 @@ def test_changes_at_once_get_numbers_of_their_own(database, other):
     with ThreadPoolExecutor(2) as threads:
         list(threads.map(work, both, (0, 10)))
     for matrices in both:
-        found = matrices.read(MODEL).items()
+        found = matrices.read(MODEL, "matrix").items()
         assert [
             saved.version for reference, saved in found if reference == saved.reference
         ] == list(range(1, 11))
-        assert {f"autumn:{i}" for i in range(1, 11)} < matrices.of(MODEL).keys()
+        assert {f"autumn:{i}" for i in range(1, 11)} < matrices.of(
+            MODEL, "matrix"
+        ).keys()
 
 
 ROOM = 2 * (len(content()) + 1_000)
 
 
 def test_a_model_has_room_for_so_many(database, monkeypatch):
-    monkeypatch.setattr(saved_matrices, "MOST_BYTES", ROOM)
-    matrices = SavedMatrices(database)
+    monkeypatch.setattr(saved_documents, "MOST_BYTES", ROOM)
+    matrices = SavedDocuments(database)
     entries = []
     for benefit in (1.0, 1, 2.0):  # the newest content is not saved again
         matrices.save(
             MODEL,
+            "matrix",
             "a",
             content(benefit),
-            "ann",
-            lambda _, saved: entries.append(saved.version),
+            key_name="ann",
+            also=lambda _, saved: entries.append(saved.version),
         )
     assert entries == [1, 2]
     with pytest.raises(Conflict, match=rf"{MODEL}.* {ROOM:,} are allowed: delete"):
         save(matrices, "b")
     assert save(matrices, "a", 2.0).version == 2
     with pytest.raises(NotFound, match="'aa'"):
-        matrices.delete(MODEL, "aa", nothing)
-    matrices.delete(MODEL, "a", nothing)
+        matrices.delete(MODEL, "matrix", "aa", nothing)
+    matrices.delete(MODEL, "matrix", "a", nothing)
     assert save(matrices, "b").version == 3
 
 
 def test_what_is_not_known_yet_is_told_and_known_when_the_database_answers(
     database, monkeypatch
 ):
-    save(SavedMatrices(database))
-    matrices = SavedMatrices(database)
+    save(SavedDocuments(database))
+    matrices = SavedDocuments(database)
 
     @contextmanager
     def away():
@@ -141,16 +149,16 @@ def test_what_is_not_known_yet_is_told_and_known_when_the_database_answers(
         yield
 
     with pytest.raises(NotReady):
-        matrices.of(MODEL)
+        matrices.of(MODEL, "matrix")
     with monkeypatch.context() as patched:
         patched.setattr(database, "reading", away)
         matrices.start()
     eventually(lambda: is_known(matrices))
-    assert matrices.of(MODEL).keys() == {"autumn", "autumn:1"}
+    assert matrices.of(MODEL, "matrix").keys() == {"autumn", "autumn:1"}
 
 
 def is_known(matrices):
     try:
-        return matrices.of(MODEL)
+        return matrices.of(MODEL, "matrix")
     except NotReady:
         return False

@@ -1,0 +1,175 @@
+"""Guarantees that are certified and saved for a version of a model."""
+
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Depends, Path, Request, Response
+from pydantic import BaseModel, Field
+
+from app.answering import guarantees as usecase
+from app.answering.benefit import certified_on, evidence_of, extent
+from app.answering.guarantees import CertifiedRule, GuaranteeRequest, check_evaluated
+from app.api.dependencies import CallerDep, StoresDep, only_own_models, stores_of
+from app.api.errors import problems
+from app.api.exchange import caller_of, charge_of
+from app.api.gate import PREDICT_OR_TRAIN, TRAIN, needs
+from app.api.limiters import limiters, loaded_by_path
+from app.api.routes.models import ModelName
+from app.api.routing import StrictRoute
+from app.registry.card import NAME
+from app.registry.loaded import Loaded
+from app.registry.snapshot import NUMBER
+from app.requests.fields import CaseCell, ModelVersion
+from app.requests.guarantees import GuaranteeFields
+from app.requests.saved_matrices import with_saved
+
+router = APIRouter(
+    prefix="/models",
+    tags=["models"],
+    route_class=StrictRoute,
+    dependencies=[Depends(only_own_models)],
+)
+
+GuaranteeName = Annotated[str, Path(pattern=f"^{NAME}$", examples=["careful"])]
+GuaranteeReference = Annotated[
+    str,
+    Path(
+        pattern=f"^{NAME}(:{NUMBER})?$",
+        description="or `careful:1`",
+        examples=["careful"],
+    ),
+]
+
+
+class GuaranteeDocument(CertifiedRule):
+    """A version of a guarantee, and the version of the model that it is about."""
+
+    name: str
+    version: int
+    versions: list[int] = Field(description="all of this name")
+    model: ModelVersion
+    benefits: dict[str, dict[str, float | CaseCell]]
+    actions: list[str] | None
+    guarantee: GuaranteeFields
+    request: dict[str, str] = Field(description="the fields that ask `/predict` for it")
+    created_at: datetime
+    who: str = Field(description="the name of the API key")
+
+
+class GuaranteeList(BaseModel):
+    """The newest version of each guarantee of a model, by name."""
+
+    model: str
+    guarantees: list[GuaranteeDocument]
+
+
+_EXAMPLE = {
+    "benefits": {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}},
+    "guarantee": {
+        "action": "treat",
+        "otherwise": "wait",
+        "wrong": ["healthy"],
+        "at_most": 0.5,
+        "confidence": 0.75,
+    },
+}
+
+
+@router.put(
+    "/{ref}/guarantees/{guarantee}",
+    summary="Certify an action's risk, and save the guarantee",
+    responses=problems(404, 409, 413, 422, 503),
+)
+@needs(TRAIN)
+async def save_guarantee(
+    ref: Annotated[
+        str,
+        Path(
+            pattern=f"^{NAME}(:{NUMBER}|@{NAME})?$",
+            description="the guarantee is about this version",
+            examples=["triage"],
+        ),
+    ],
+    guarantee: GuaranteeName,
+    body: Annotated[
+        GuaranteeRequest,
+        Body(openapi_examples={"few rows, so a low confidence": {"value": _EXAMPLE}}),
+    ],
+    request: Request,
+) -> GuaranteeDocument:
+    """With `"rule": "guaranteed", "guarantee": "careful"`, `/predict` takes the action of the
+    matrix, but this one only from the cut on. A conflict where nothing is certified.
+
+    The name means the newest guarantee for the version that decides. Recorded requests with it have
+    no challengers.
+    """
+    model = await loaded_by_path(request, ref)
+    return await limiters(request).long.run(
+        request, _saved, request, model, guarantee, body
+    )
+
+
+def _saved(
+    request: Request, model: Loaded, name: str, body: GuaranteeRequest
+) -> GuaranteeDocument:
+    stores = stores_of(request)
+    check_evaluated(model)
+    body = with_saved(stores, body, model.name, model.classes)
+    rows = evidence_of(model)
+    charge_of(request)(extent(len(rows.y), len(rows.classes), body))
+    result = certified_on(rows, body, body.guarantee)
+    saved = usecase.save(stores, model, name, body, result, by=caller_of(request))
+    return get_guarantee(model.name, saved.reference, stores)
+
+
+@router.get(
+    "/{name}/guarantees",
+    summary="List a model's guarantees by name",
+    responses=problems(404, 422),
+)
+@needs(PREDICT_OR_TRAIN)
+def list_guarantees(name: ModelName, stores: StoresDep) -> GuaranteeList:
+    saved = [saved.name for saved, _ in stores.documents.newest(name, "guarantee")]
+    documents = [get_guarantee(name, guarantee, stores) for guarantee in saved]
+    return GuaranteeList(model=name, guarantees=documents)
+
+
+@router.get(
+    "/{name}/guarantees/{guarantee}",
+    summary="A version of a guarantee",
+    responses=problems(404, 422),
+)
+@needs(PREDICT_OR_TRAIN)
+def get_guarantee(
+    name: ModelName, guarantee: GuaranteeReference, stores: StoresDep
+) -> GuaranteeDocument:
+    saved, versions = stores.documents.describe(name, "guarantee", guarantee)
+    document = saved.document
+    return GuaranteeDocument(
+        **document["result"],
+        name=saved.name,
+        version=saved.version,
+        versions=versions,
+        model=ModelVersion(name=name, version=document["of"]),
+        benefits=document["benefits"],
+        actions=document["actions"],
+        guarantee=document["guarantee"],
+        request={"rule": "guaranteed", "guarantee": saved.reference},
+        created_at=saved.created_at,
+        who=saved.who,
+    )
+
+
+@router.delete(
+    "/{name}/guarantees/{guarantee}",
+    summary="Delete a guarantee with all versions",
+    status_code=204,
+    response_class=Response,
+    responses=problems(404, 422),
+)
+@needs(TRAIN)
+def delete_guarantee(
+    name: ModelName, guarantee: GuaranteeName, stores: StoresDep, caller: CallerDep
+) -> None:
+    """Requests that name it are refused within a second. Its numbers are not used again."""
+    usecase.delete(stores, name, guarantee, by=caller)

@@ -1,0 +1,230 @@
+"""A guarantee over HTTP: certified on the hold-out, saved, decided by, recorded, and reported on."""
+
+import numpy as np
+import pytest
+
+from tests.conftest import trained, two_class_rows
+from tests.messages import says
+
+MATRIX = {
+    "benefits": {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -4, "treat": 5}}
+}
+LIMIT = {"action": "treat", "otherwise": "wait", "wrong": ["healthy"], "at_most": 0.3}
+DATA = two_class_rows(1_600)
+TABLE = {**MATRIX, "guarantee": LIMIT}
+DECIDED = {"rule": "guaranteed", "guarantee": "careful"}
+
+
+@pytest.fixture(scope="module")
+def client(service):
+    for model, refit in (("guarded", False), ("guarded", False), ("refitted", True)):
+        order = {"learner": {"kind": "logistic"}, "data": DATA, "holdout": 0.5}
+        trained(service, {"model": model, "refit": refit, **order})
+    return service
+
+
+@pytest.fixture(scope="module")
+def saved(client):
+    answer = client.put("/models/guarded:1/guarantees/careful", json=TABLE)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def predicted(client, model="guarded:1", **fields):
+    body = {"model": model, "instances": DATA["rows"][:300], **fields}
+    return client.post("/predict", json=body)
+
+
+def test_the_report_certifies_the_share_that_is_taken(client, saved):
+    answer = client.post("/models/guarded:1/benefit", json=TABLE)
+    certified = answer.json()["guarantee"]
+    assert certified.items() <= saved.items()
+    assert certified["risk"] < certified["bound"] <= 0.3
+    assert certified["cases"] == round(certified["share"] * 800)
+    assert 0 < certified["cases"] < certified["unrestricted_cases"]
+    assert certified["benefit"] < certified["unrestricted_benefit"]
+    assert certified["unrestricted_benefit"] == pytest.approx(
+        answer.json()["expected_benefit"]["benefit"]
+    )
+    assert saved["model"] == {"name": "guarded", "version": 1}
+    assert saved["request"] == {"rule": "guaranteed", "guarantee": "careful:1"}
+
+
+def test_the_action_is_taken_from_the_cut_on(client, saved):
+    free = predicted(client, **MATRIX).json()
+    answer = predicted(client, **DECIDED).json()
+    assert (answer["rule"], answer["guarantee"]) == ("guaranteed", "careful:1")
+    assert answer["expected_benefits"] == free["expected_benefits"]
+    ill = np.array(free["probabilities"])[:, free["classes"].index("ill")]
+    refused = (np.array(free["decisions"]) == "treat") & (ill < saved["cut"])
+    expected = np.where(refused, "wait", free["decisions"])
+    assert answer["decisions"] == expected.tolist()
+    assert 0 < refused.sum() < (np.array(free["decisions"]) == "treat").sum()
+    again = predicted(client, **DECIDED).json()
+    assert again["decisions"] == answer["decisions"]
+    as_table = client.post(
+        "/predict",
+        params={"model": "guarded:1", **DECIDED},
+        content="age,pulse,pain\n80,99,strong\n",
+        headers={"Content-Type": "text/csv"},
+    )
+    assert as_table.json()["decisions"] == ["treat"]
+
+
+def test_the_name_means_the_guarantee_of_the_version_that_decides(client, saved):
+    strict = TABLE | {"guarantee": LIMIT | {"at_most": 0.2}}
+    client.put("/models/guarded:2/guarantees/careful", json=strict).raise_for_status()
+    assert predicted(client, **DECIDED).json()["guarantee"] == "careful:1"
+    second = predicted(client, "guarded:2", **DECIDED).json()
+    assert second["guarantee"] == "careful:2"
+    other = predicted(client, rule="guaranteed", guarantee="careful:2")
+    assert other.status_code == 422
+    assert says(other.json()["errors"][0]["msg"], "careful:2", "version 1", "PUT")
+    [listed] = client.get("/models/guarded/guarantees").json()["guarantees"]
+    assert (listed["version"], listed["versions"]) == (2, [1, 2])
+    first = client.get("/models/guarded/guarantees/careful:1").json()
+    assert first == saved | {"versions": [1, 2]}
+
+
+def test_the_outcome_report_says_whether_it_is_kept(client, saved):
+    fields = {"record": True, **DECIDED}
+    ids = predicted(client, **fields).json()["ids"]
+    outcomes = [
+        {"id": id_, "truth": truth}
+        for id_, truth in zip(ids, DATA["labels"], strict=False)
+    ]
+    sent = client.post("/outcomes", json={"outcomes": outcomes})
+    assert sent.status_code == 200, sent.text
+    report = client.get("/models/guarded:1/outcomes").json()
+    [line] = report["guarantees"]
+    assert (line["guarantee"], line["version"], line["at_most"]) == (
+        "careful:1",
+        1,
+        0.3,
+    )
+    decisions = np.array(predicted(client, **DECIDED).json()["decisions"])
+    treated = decisions == "treat"
+    wrong = np.array(DATA["labels"][:300])[treated] == "healthy"
+    assert line["decisions"] == line["known"] == treated.sum()
+    assert line["risk"] == pytest.approx(wrong.mean())
+    assert line["low"] < line["risk"] < line["high"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "place", "words"),
+    [
+        (MATRIX, "/benefits", ["its own matrix"]),
+        ({"actions": ["wait", "treat"]}, "/actions", ["its own matrix"]),
+        ({"priors": {"healthy": 0.5, "ill": 0.5}}, "/priors", ["leave out"]),
+        ({"limits": {"treat": 3}}, "/limits", ["expected_benefit"]),
+        ({"explain": True}, "/explain", ["expected_benefit"]),
+        ({"explore": 0.1, "record": True}, "/explore", ["expected_benefit"]),
+        ({"guarantee": None}, "/guarantee", ["needs"]),
+        ({"guarantee": "carefull"}, "/guarantee", ["'careful'"]),
+        ({"rule": "expected_benefit"}, "/guarantee", ["guaranteed"]),
+        ({"model": "refitted"}, "/guarantee", ["PUT /models/refitted/guarantees"]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+@pytest.mark.usefixtures("saved")
+def test_what_does_not_go_with_a_guarantee_is_refused(client, fields, place, words):
+    refused = predicted(client, **(DECIDED | fields))
+    assert refused.status_code == 422, refused.text
+    messages = {error["loc"]: error["msg"] for error in refused.json()["errors"]}
+    assert says(messages[place], *words), messages
+
+
+@pytest.mark.parametrize(
+    ("limit", "place", "words"),
+    [
+        ({"action": "operate"}, "/guarantee/action", ["operate"]),
+        ({"otherwise": "treat"}, "/guarantee/otherwise", ["another"]),
+        ({"wrong": ["dead"]}, "/guarantee/wrong/0", ["dead"]),
+        ({"loss_at_most": 0.5}, "/guarantee", ["alone"]),
+        ({"wrong": None}, "/guarantee", ["alone"]),
+        (
+            {"wrong": None, "at_most": None, "loss_at_most": 2},
+            "/guarantee/loss_at_most",
+            ["more than 1"],
+        ),
+    ],
+)
+def test_a_guarantee_that_does_not_fit_is_refused(client, limit, place, words):
+    for path in ("benefit", "guarantees/wrong"):
+        method = "PUT" if path.startswith("guarantees") else "POST"
+        body = TABLE | {"guarantee": LIMIT | limit}
+        refused = client.request(method, f"/models/guarded:1/{path}", json=body)
+        assert refused.status_code == 422, refused.text
+        [error] = refused.json()["errors"]
+        assert error["loc"] == place
+        assert says(error["msg"], *words)
+
+
+def test_the_evaluated_model_alone_has_guarantees(client):
+    for path in ("benefit", "guarantees/careful"):
+        method = "PUT" if path.startswith("guarantees") else "POST"
+        refused = client.request(method, f"/models/refitted/{path}", json=TABLE)
+        assert refused.status_code == 422
+        [error] = refused.json()["errors"]
+        assert error["loc"] == "/guarantee"
+        assert says(error["msg"], "fitted again", '"refit": false')
+
+
+def test_nothing_is_saved_where_nothing_is_certified(client):
+    body = TABLE | {"guarantee": LIMIT | {"at_most": 0.001}}
+    report = client.post("/models/guarded:1/benefit", json=body).json()["guarantee"]
+    assert (report["cut"], report["cases"]) == (None, 0)
+    assert says(report["reason"], "2995", "fewest")
+    refused = client.put("/models/guarded:1/guarantees/none", json=body)
+    assert refused.status_code == 409
+    assert report["reason"] in refused.json()["detail"]
+
+
+def test_losses_of_money_have_a_limit_too(client):
+    limit = {"action": "treat", "otherwise": "wait", "loss_at_most": 0.4}
+    body = MATRIX | {"guarantee": limit}
+    answer = client.put("/models/guarded:1/guarantees/cheap", json=body)
+    document = answer.json()
+    assert document["cut"] < 0  # minus the expected loss
+    assert document["risk"] < document["bound"] <= 0.4
+    decided = predicted(client, rule="guaranteed", guarantee="cheap").json()
+    healthy = np.array(decided["probabilities"])[:, decided["classes"].index("healthy")]
+    treated = np.array(decided["decisions"]) == "treat"
+    assert treated.any()
+    assert (-healthy[treated] >= document["cut"] - 1e-9).all()
+
+
+def test_probabilities_of_another_system_are_certified(client):
+    rng = np.random.default_rng(0)
+    P = rng.random((400, 1)) ** 3
+    body = {
+        "probabilities": np.hstack((P, 1 - P)).tolist(),
+        "classes": ["bad", "good"],
+        "labels": np.where(rng.random(400) < P[:, 0], "bad", "good").tolist(),
+        "benefits": {
+            "bad": {"approve": -9, "refer": -1},
+            "good": {"approve": 2, "refer": -1},
+        },
+        "guarantee": {
+            "action": "approve",
+            "otherwise": "refer",
+            "wrong": ["bad"],
+            "at_most": 0.1,
+        },
+    }
+    certified = client.post("/benefit", json=body).json()["guarantee"]
+    assert certified["bound"] <= 0.1
+    refused = client.post("/benefit", json=body | {"priors": {"bad": 0.5, "good": 0.5}})
+    assert [error["loc"] for error in refused.json()["errors"]] == ["/priors"]
+
+
+def test_deleting_it_is_in_the_audit_log(client):
+    body = TABLE | {"guarantee": LIMIT | {"confidence": 0.9}}
+    client.put("/models/guarded:1/guarantees/brief", json=body).raise_for_status()
+    assert client.delete("/models/guarded/guarantees/brief").status_code == 204
+    assert client.get("/models/guarded/guarantees/brief").status_code == 404
+    entries = client.get("/audit").json()["entries"][:2]
+    assert [(entry["action"], entry["subject"]) for entry in entries] == [
+        ("guarantee.delete", "guarded/brief"),
+        ("guarantee.save", "guarded/brief"),
+    ]
