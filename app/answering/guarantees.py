@@ -97,11 +97,11 @@ def certified(
         "reason": None,
     }
     if certificate is None:
-        fewest = limit.fewest()
+        min_cases = limit.min_cases()
         reason = f"at the highest scores it has no risk of at most {limit.at_most:g}"
-        if len(rows) < fewest:
+        if len(rows) < min_cases:
             reason = (
-                f"the matrix takes {guarantee.action!r} in {len(rows)} rows, and {fewest}"
+                f"the matrix takes {guarantee.action!r} in {len(rows)} rows, and {min_cases}"
                 " without any risk are the fewest that show it"
             )
         return guarantee, document | {"reason": reason}

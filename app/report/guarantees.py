@@ -62,7 +62,9 @@ class Guarantees:
         for name, figure in stated.items():
             guarantee = Guarantee(**figure)
             use = self.uses.setdefault(name, _Use(guarantee, stack.version))
-            is_about = np.array([figure == other for other in figures])[part.term]
+            is_about = np.array([stated_figure == figure for stated_figure in figures])[
+                part.term
+            ]
             action = list(map(str, stack.actions)).index(guarantee.action)
             is_taken = is_about & (part.choice == action)
             use.decisions += int(np.count_nonzero(is_taken))

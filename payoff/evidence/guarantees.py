@@ -43,7 +43,7 @@ class Limit(NamedTuple):
         """The probability that the guarantee may fail with."""
         return 1.0 - self.confidence
 
-    def fewest(self, error: float | None = None) -> int:
+    def min_cases(self, error: float | None = None) -> int:
         """The fewest cases, all flawless, that certify the limit."""
         error = self.error if error is None else error
         growth = -np.log1p(-self.target)
@@ -119,10 +119,10 @@ def _certified_counts(
 
 def _starts(n: int, limit: Limit) -> list[int]:
     """The numbers of cases at which the sequences start, which depend on n alone."""
-    if n < _FEW * limit.fewest():
-        return [limit.fewest()]
-    fewest = limit.fewest(limit.error / len(_STARTS))
-    return [max(int(np.ceil(share * n)), fewest) for share in _STARTS]
+    if n < _FEW * limit.min_cases():
+        return [limit.min_cases()]
+    min_cases = limit.min_cases(limit.error / len(_STARTS))
+    return [max(int(np.ceil(share * n)), min_cases) for share in _STARTS]
 
 
 def _counts(score: np.ndarray, start: int) -> list[int]:

@@ -68,7 +68,7 @@ def test_bets_are_those_of_the_twin(values, target, error):
 
 
 def test_29_flawless_cases_are_the_fewest_for_90_percent_at_95():
-    assert TEN_PERCENT.fewest() == 29
+    assert TEN_PERCENT.min_cases() == 29
     score, wrong, gain = np.arange(29.0), np.zeros(29), np.ones(29)
     certificate = certify(score, wrong, gain, TEN_PERCENT)
     assert certificate is not None
@@ -79,7 +79,7 @@ def test_29_flawless_cases_are_the_fewest_for_90_percent_at_95():
 
 def test_money_that_is_never_lost_certifies_from_the_fewest_on():
     limit = Limit(50.0, 0.95, largest=500.0, of_money=True)
-    n = limit.fewest()
+    n = limit.min_cases()
     certificate = certify(np.arange(n), np.zeros(n), np.ones(n), limit)
     assert certificate is not None
     assert certificate.cases == n
