@@ -7,7 +7,7 @@ ambiguous and not used until an order decides.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from app.tables.conventions import decided_by_others
 from app.tables.dataset import ColumnReport
 from app.tables.notations import (
     BOOLEAN,
@@ -45,6 +46,8 @@ _NOTATIONS = {"moment": ISO, "truth": BOOLEAN}
 _MOST_WORDS_TRIED = 1000  # that are no numbers, in search of one that has a notation
 _REPEATS_HEADER = "rows that repeat the header, which are left out"
 _UNLABELLED = "rows without a label, which are left out"
+_TOTALS = "rows of totals without a label, which are left out"
+_TOTAL = r"(?i)^(grand |sub)?(totals?|sum|summe|gesamt|total general|somme)\s?:?$"
 # 1.899 or 899: if all words are written so, the point may separate thousands
 _THOUSANDS = r"^(0|[1-9]\d{0,2}(\.\d{3})?)$"
 
@@ -124,6 +127,12 @@ class _Text:
         meanings = f"{word[:MAX_SHOWN]!r} of {name!r} may be {' or '.join(ways)}"
         return f"{meanings}; one of these orders decides"
 
+    @property
+    def evidence(self) -> Sequence[str]:
+        """The notations that show how the file is written."""
+        has_decimals = self.is_plain and self.has_point and not self.are_thousands
+        return [POINT] if has_decimals and self.decimal == "." else self.notations
+
     def type(self, held: Held, *, is_class: bool) -> tuple[Kind, str]:
         """Numeric or categorical, and the notation of the numbers."""
         if self.ordered == "category" or (held == "truth" and is_class):
@@ -170,6 +179,8 @@ def typed(source: Source, request: UploadRequest, *, strict: bool = False) -> So
     )
     kept = [j for j, name in enumerate(names) if name not in unread]
     texts = _texts_of(source, kept, request)
+    if not strict:
+        result.notes.update(_decide_by_others({names[j]: texts[j] for j in texts}))
     chosen: list[tuple[int, Kind, str]] = []
     for j in kept:
         name = names[j]
@@ -254,7 +265,9 @@ def _rows_to_learn_from(source: Source, request: UploadRequest) -> Source:
                 else [array.filter(pa.array(stays)) for array in arrays]
             )
         unused = {
-            reason for reason in (_REPEATS_HEADER, _UNLABELLED) if not total[reason]
+            reason
+            for reason in (_REPEATS_HEADER, _TOTALS, _UNLABELLED)
+            if not total[reason]
         }
         if request.label and total.keys() - unused:
             counts[request.label[0]] = {
@@ -285,6 +298,8 @@ def _reasons_by_batch(
 
     def reasons(arrays: list[Any]) -> Iterator[tuple[str, np.ndarray]]:
         yield _REPEATS_HEADER, _repeats(arrays, names)
+        if labels:
+            yield _TOTALS, _are_totals(arrays, labels)
         if request.drop_unlabelled:
             columns = [
                 _read(
@@ -321,6 +336,17 @@ def _repeats(arrays: Sequence[Any], names: Sequence[str]) -> np.ndarray:
             pc.equal(cells, name).fill_null(False).to_numpy(zero_copy_only=False)
         ]
     return np.isin(np.arange(len(arrays[0])), rows)
+
+
+def _are_totals(arrays: Sequence[Any], labels: Sequence[int]) -> np.ndarray:
+    """Whether a row (n,) has no label, and a first cell such as `Total`, as spreadsheets end."""
+    if not holds_text(arrays[0].type):
+        return np.zeros(len(arrays[0]), dtype=bool)
+    words = as_words(arrays[0]).cast(pa.string())
+    is_total = pc.match_substring_regex(words, _TOTAL).fill_null(False)
+    for j in labels:
+        is_total = pc.and_(is_total, arrays[j].is_null())
+    return is_total.to_numpy(zero_copy_only=False)
 
 
 def _has_class(array: Any, name: str, *, exact: bool) -> np.ndarray:
@@ -368,6 +394,21 @@ def _texts_of(
             if text.notations:
                 text.narrow(_words(arrays[j]))
     return texts
+
+
+def _decide_by_others(texts: Mapping[str, _Text]) -> dict[str, str]:
+    """Read columns that could be read in two ways as the others of the file, and say so by name."""
+    ambiguous = {name: text for name, text in texts.items() if text.ambiguity(name)}
+    decided = decided_by_others(
+        {name: text.evidence for name, text in texts.items() if name not in ambiguous},
+        {name: text.notations for name, text in ambiguous.items()},
+    )
+    notes = {}
+    for name, reading in decided.items():
+        meanings = ambiguous[name].ambiguity(name)
+        ambiguous[name].notations = list(reading.notations)
+        notes[name] = f"read as {reading.example!r} is written; {meanings}"
+    return notes
 
 
 def _words(array: Any) -> list[str]:

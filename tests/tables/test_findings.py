@@ -137,6 +137,37 @@ def test_amounts_and_moments_are_numbers_with_a_form(store, values, form, first)
 
 
 @pytest.mark.parametrize(
+    ("clear", "values", "form", "first"),
+    [
+        ('"21,432.93"', '"€ 11,178"', "number:1,234.5 €", 11178),
+        ('"21.432,93"', '"€ 11,178"', "number:1.234,5 €", 11.178),
+        ('"21.432,93"', "1.899", "number:1.234,5", 1899),
+        ("12.25", "1.899", "number:1,234.5", 1.899),
+        ("25/04/2026", "03/04/2026", "date:%d/%m/%Y", 20546),
+        ("04/25/2026", "03/04/2026", "date:%m/%d/%Y", 20516),
+    ],
+)
+def test_columns_that_are_clear_decide_how_others_of_the_file_are_read(
+    store, clear, values, form, first
+):
+    content = csv(a=[values] * ROWS, b=[clear] * ROWS).replace(b"1.5,", b"1,")
+    lines = content.decode().replace(values, values.replace("1", "2", 1), 1)
+    found = kept(store, io.BytesIO(lines.encode()), ["y"])
+    report = next(column for column in found.columns if column.name == "a")
+    assert report.form == form
+    assert report.advice is not None
+    assert "read as 'b' is written" in report.advice
+    assert 'types={"a"' in report.advice
+    assert store.table(found.id).X[-1, 1] == first
+
+
+def test_clear_columns_that_contradict_each_other_decide_nothing(store):
+    columns = {"b": ['"2.432,93"'] * ROWS, "c": ['"2,432.93"'] * ROWS}
+    content = csv(a=['"1,100"'] * ROWS, **columns).replace(b"1.5,", b"1,")
+    assert "a" in kept(store, io.BytesIO(content), ["y"]).ignored
+
+
+@pytest.mark.parametrize(
     ("values", "types", "firsts"),
     [
         (
@@ -157,7 +188,7 @@ def test_amounts_and_moments_are_numbers_with_a_form(store, values, form, first)
     ],
 )
 def test_what_may_be_meant_in_two_ways_waits_for_an_order(store, values, types, firsts):
-    content = csv(a=values)
+    content = csv(a=values).replace(b"1.5,", b"1,")
     found = kept(store, io.BytesIO(content), ["y"])
     assert list(found.ignored) == ["a"]
     for ordered, first in zip(types, firsts, strict=True):
@@ -481,9 +512,10 @@ def test_rows_that_are_left_out_decide_no_type(store, line, at):
     plain = kept(store, io.BytesIO("\n".join(["age,pain,y", *lines]).encode()), ["y"])
     content = "\n".join(["age,pain,y", *lines[:at], line, *lines[at:]]).encode()
     found = kept(store, io.BytesIO(content), ["y"], drop_unlabelled=True)
+    reason = "rows of totals without" if line.startswith("Total") else "rows without"
     assert (found.id, found.warnings) == (
         plain.id,
-        ["rows without a label, which are left out: 1"],
+        [f"{reason} a label, which are left out: 1"],
     )
     lines[30] = "1e999,none,u"
     odd = "\n".join(["age,pain,y", *lines[:at], line, *lines[at:]]).encode()

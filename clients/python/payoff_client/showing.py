@@ -64,6 +64,8 @@ def columns_text(columns: Sequence[Mapping[str, Any]], max_columns: int) -> str:
     rows = []
     for column in columns:
         fields = {**column, "type": column.get("form") or column.get("type")}
+        if not fields["type"]:  # it is not used
+            fields["advice"] = f"left out: {column.get('advice') or 'as ordered'}"
         rows.append({titles.get(name, name): value for name, value in fields.items()})
     rows.sort(key=lambda row: not row.get("what to change"))
     names = ["column", "read as", "examples", "missing", "distinct", "what to change"]
