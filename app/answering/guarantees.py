@@ -36,7 +36,8 @@ class CertifiedRule(BaseModel):
         description="share of wrong cases, or mean loss, of `cases`"
     )
     bound: float | None = Field(
-        description="upper end of its interval, one-sided, at the confidence"
+        description="upper end of the one-sided interval for this cut alone, at the confidence;"
+        " what is guaranteed, of the best of all cuts, is the limit"
     )
     benefit: float | None = Field(description="mean of all rows, with the guarantee")
     unrestricted_benefit: float = Field(description="the same without it")

@@ -44,7 +44,7 @@ def test_the_cut_is_that_of_the_twin_which_earns_most(
         )
         return p_value <= error
 
-    cuts = twin.certified(score.tolist(), is_shown, limit.fewest, limit.error)
+    cuts = twin.certified(score.tolist(), is_shown, limit.min_cases, limit.error)
     earned = {cut: gain[score >= cut].sum() for cut in cuts}
     certificate = certify(score, wrong, gain, limit)
     assert (certificate is None) == (not cuts)
