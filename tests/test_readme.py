@@ -17,10 +17,11 @@ README = ROOT / "README.md"
 COMMAND = re.compile(
     r"```sh\n((?:(?!```).)*)```\n\n```json\n((?:(?!```).)*)```", re.DOTALL
 )
+PROGRAM = re.compile(r"```python\n(.*?)```\n\n```text\n(.*?)```", re.DOTALL)
 NUMBER, DECIMAL = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?"), re.compile(r"\d+\.\d+")
 PAGES = [
     page
-    for page in (README, *sorted((ROOT / "docs").rglob("*.md")))
+    for page in sorted((ROOT / "docs").rglob("*.md"))
     if COMMAND.search(page.read_text())
 ]
 CHANGING = {
@@ -86,17 +87,22 @@ def test_what_is_said_of_an_answer_has_its_numbers(page):
 
 
 def test_the_pages_with_commands_are_found():
-    """No command is lost by a change of its fence: in the README, the tutorial and two how-tos."""
+    """No command is lost by a change of its fence: in the tutorial and two how-tos."""
     counts = {page.name: len(COMMAND.findall(page.read_text())) for page in PAGES}
 
     assert counts == {
-        "README.md": 4,
         "first-decisions.md": 9,
         "guarantees.md": 2,
         "regression.md": 1,
     }
     curls = sum(page.read_text().count("curl -s ") for page in PAGES)
     assert curls == sum(counts.values()) + 4, "three answers follow several commands"
+
+
+def test_the_program_of_the_readme_prints_what_follows_it(capsys):
+    program, printed = PROGRAM.findall(README.read_text())[0]
+    exec(program, {})
+    assert capsys.readouterr().out == printed
 
 
 def test_the_readme_has_the_matrix_and_the_result_of_the_demo(fresh, capsys):
