@@ -1,5 +1,24 @@
 """Laws as windows: the proof that thinning is safe, in numbers, and what equal probabilities do to
 rounding.
+
+The proof. Let X be the count, mu its mean, v its variance, m the stride, and f(X) the mean of TPR
+and TNR with the other count fixed. f is analytic with |f| <= 1 where hits and misses have a positive
+real part (|tp / (tp + fn)| <= 1 there, and so on), so in the disc of radius
+rho = min(sum p_i, sum q_i) >= v around mu. The thinned sum is
+sum_{j < m} e^(-2 pi i j r / m) E[f(X) e^(i theta_j X)] with theta_j = 2 pi j / m, of which j = 0 is
+wanted. Let T_d be f's Taylor polynomial at mu of odd degree d, and A_j the largest modulus of
+phi(z) = E e^(z (X - mu)) on |z - i theta_j| = delta.
+
+1. The polynomial part. Cauchy bounds its coefficients by rho^-r and |E[(X - mu)^r e^(i theta_j X)]|
+   by r! delta^-r A_j: in all at most sum_{r <= d} r! (rho delta)^-r sum_j A_j, where Bennett's
+   inequality bounds |phi| (`alias`).
+2. The remainder. |f - T_d| <= (d + 2) (|x - mu| / rho)^(d + 1) on the whole support: inside the disc
+   by the maximum principle, outside because |f| <= 1. It adds at most
+   (d + 2) rho^-(d + 1) (2 E(X - mu)^(d + 1) + (d + 1)! delta^-(d + 1) sum_j A_j), with
+   E(X - mu)^(d + 1) <= (d + 1)! lambda^-(d + 1) e^(v (e^lambda - 1 - lambda)) for every lambda > 0.
+
+With d = 57, delta = 2 / sqrt(v) and the best lambda the sum of both is 6e-19 at v = 144, m = 6, and
+falls with v.
 """
 
 import math
@@ -31,7 +50,7 @@ def alias(variance, angle, radius):
 
 
 def error_of_thinning(variance, stride, degree=57, radius_in_sd=2.0):
-    """See docs/explanation/retrieval.md: a polynomial part that the aliases of the law bound, and a
+    """See the proof above: a polynomial part that the aliases of the law bound, and a
     remainder.
     """
     sd, reach = variance**0.5, variance
