@@ -70,6 +70,8 @@ VALID = {  # by the end of the path
     },
     "/matrices": {"matrices": [MATRIX]},
     "/autumn": MATRIX,
+    "/guarantees": {"guarantees": [MATRIX]},
+    "/careful": MATRIX,
     "/train": JOB,
     "/compare": JOB | {"kind": "compare", "result": {"table": [{}]}},
     "/job_1": JOB | {"result": {"table": [{}]}},

@@ -21,7 +21,7 @@ from app.requests.labelled_rows import as_probabilities
 from app.requests.rows import NOTHING, Carried, Rows, carried_of_ids, encode_instances
 from payoff.errors import Invalid
 
-_TEXT_FIELDS = ("model", "rule", "guarantee", "id", "keep", *DIALECT_FIELDS)
+_TEXT_FIELDS = ("model", "rule", "id", "keep", *DIALECT_FIELDS)
 
 
 class PredictTable(PredictFields, TableFields):

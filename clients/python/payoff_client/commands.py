@@ -203,6 +203,7 @@ WRITTEN = (
         "--rule",
         "how to decide (default expected_benefit; without benefits most_probable)",
     ),
+    arg("--guarantee", "decide by this saved guarantee", metavar="NAME"),
     arg(
         "--out",
         "in one of the same formats (default: CSV on standard output)",
@@ -212,7 +213,11 @@ WRITTEN = (
 )
 def predict(client: Payoff, chosen: argparse.Namespace) -> None:
     """Decide for a file, and print the decisions unless they go to another file."""
-    fields = stakes_of(chosen.benefits) | _options(chosen, "rule", *_WRITTEN)
+    fields = stakes_of(chosen.benefits) | _options(
+        chosen, "rule", "guarantee", *_WRITTEN
+    )
+    if chosen.guarantee:
+        fields["rule"] = "guaranteed"
     model = client.model(chosen.model)
     has_rule = bool(fields.keys() & {"benefits", "cost_matrix", "rule"})
     if not has_rule and model.card().get("classes") is not None:
@@ -405,12 +410,17 @@ def compare(client: Payoff, chosen: argparse.Namespace) -> None:
         "save the benefit matrix in a file under a name",
         metavar="NAME=FILE",
     ),
+    arg(
+        "--guarantee",
+        "certify and save the guarantee in a file, with its matrix, under a name",
+        metavar="NAME=FILE",
+    ),
 )
 def models(client: Payoff, chosen: argparse.Namespace) -> None:
     """List all models, or change and show one."""
     if chosen.model is None:
-        if chosen.alias or chosen.matrix:
-            raise ValueError("--alias and --matrix need a model")
+        if chosen.alias or chosen.matrix or chosen.guarantee:
+            raise ValueError("--alias, --matrix and --guarantee need a model")
         items = client.models()
         show(
             chosen, items, table_text(items, ["name", "latest", "versions", "aliases"])
@@ -424,6 +434,10 @@ def models(client: Payoff, chosen: argparse.Namespace) -> None:
         name, path = _pair("--matrix", chosen.matrix, "NAME=FILE")
         matrix = model.matrices.save(name, **stakes_of(path))
         print_to_stderr(f"saved as {name}:{matrix['version']}")
+    if chosen.guarantee:
+        name, path = _pair("--guarantee", chosen.guarantee, "NAME=FILE")
+        guarantee = model.guarantees.save(name, **stakes_of(path))
+        print_to_stderr(f"saved as {name}:{guarantee['version']}")
     if model.reference != model.name:
         card = model.card()
         show(

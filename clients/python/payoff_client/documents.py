@@ -87,6 +87,7 @@ class Stakes(CaseMatrix, total=False):
     """The matrix or rule that decides, and the limits of the decisions, as in `/predict`."""
 
     rule: str
+    guarantee: str  # the name of a saved one, for the rule guaranteed
     threshold: str | float
     costs: Fields
     priors: Mapping[str, float]  # by class
@@ -166,6 +167,7 @@ class BenefitOptions(TypedDict, total=False):
     actions: Sequence[str]
     priors: Mapping[str, float]
     points: int
+    guarantee: Fields
 
 
 class Period(TypedDict, total=False):

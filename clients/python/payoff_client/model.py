@@ -119,10 +119,58 @@ class Matrices(Linked[Mode]):
         await self._link.request(delete(self._of(name)))
 
 
+class Guarantees(Linked[Mode]):
+    """The guarantees saved for a model: `rule="guaranteed", guarantee="careful"` decides by one."""
+
+    def __init__(self, link: Link, path: str, version_path: str) -> None:
+        super().__init__(link)
+        self._path = f"{path}/guarantees"
+        self._version_path = f"{version_path}/guarantees"
+
+    @shared
+    async def save(
+        self,
+        name: str,
+        /,
+        benefits: Benefits | None = None,
+        *,
+        guarantee: Fields,
+        cost_matrix: Benefits | None = None,
+        actions: Sequence[str] | None = None,
+    ) -> Object:
+        """Certify a guarantee under a matrix on the hold-out of the version, and save it.
+
+        `guarantee` has `action`, `otherwise`, `wrong` and `at_most`, or `loss_at_most`, and
+        perhaps `confidence`. Raises Conflict where nothing is certified.
+        """
+        matrix = stated(benefits=benefits, cost_matrix=cost_matrix, actions=actions)
+        document = {**matrix, "guarantee": dict(guarantee)}
+        call = put(f"{self._version_path}/{step(name)}", document)
+        return await self._link.document(call, Object)
+
+    @shared
+    async def get(self, name: str) -> Object:
+        """A guarantee, `name` or `name:2`: its `cut`, `share`, `bound`. Raises NotFound."""
+        call = Call("GET", f"{self._path}/{step(name, safe=':')}")
+        return await self._link.document(call, Object)
+
+    @shared
+    async def list(self) -> builtins.list[Object]:
+        """The newest version of each guarantee, by name."""
+        document = await self._link.document(Call("GET", self._path), dict[str, Any])
+        guarantees: builtins.list[Object] = document["guarantees"]
+        return guarantees
+
+    @shared
+    async def delete(self, name: str) -> None:
+        """Delete a guarantee with all its versions."""
+        await self._link.request(delete(f"{self._path}/{step(name)}"))
+
+
 class Model(Linked[Mode]):
     """A model, by its `reference`: `name`, `name:3` or `name@alias`.
 
-    `matrices` are those that are saved for it.
+    `matrices` and `guarantees` are those that are saved for it.
     """
 
     def __init__(self, link: Link, reference: str) -> None:
@@ -136,6 +184,9 @@ class Model(Linked[Mode]):
         # the description of the upload, if `train` made one
         self.dataset: Stored | None = None
         self.matrices: Matrices[Mode] = Matrices(link, self._path)
+        self.guarantees: Guarantees[Mode] = Guarantees(
+            link, self._path, self._version_path
+        )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.reference!r})"
@@ -200,10 +251,10 @@ class Model(Linked[Mode]):
         all), then `decision`, `p:<class>` and `benefit:<action>`; `value` from a model of numbers,
         with `unit_costs` `decision` and `expected_cost`, with `coverage` `low` and `high`.
         `benefits` are `{class: {action: number}}`, a matrix with `actions`, or the name of a saved
-        one (see `matrices`); `cost_matrix`, `rule`, `threshold`, `costs`, `priors`, `limits`,
-        `resources`, `explore`, `bands` and `sum_at_most` are those of `/predict`. `record` is True,
-        the name of a column of ids, or `{"ids": […], "instances": bool}`. Warnings of the service
-        are PayoffWarnings.
+        one (see `matrices`); `cost_matrix`, `rule`, `guarantee`, `threshold`, `costs`, `priors`,
+        `limits`, `resources`, `explore`, `bands` and `sum_at_most` are those of `/predict`.
+        `record` is True, the name of a column of ids, or `{"ids": […], "instances": bool}`.
+        Warnings of the service are PayoffWarnings.
 
         Large tables go as NumPy arrays or Arrow streams, in several requests to one version; with
         `limits` in one. Raises Invalid, whose `errors` name row and column of `data`, and
@@ -432,8 +483,8 @@ class Model(Linked[Mode]):
     ) -> Report:
         """The benefit of a matrix on the hold-out of the version, per row, in its own unit.
 
-        `chart` draws it; by default in notebooks. `options` are `actions`, `priors`, `points`.
-        Raises Conflict where the version has no hold-out.
+        `chart` draws it; by default in notebooks. `options` are `actions`, `priors`, `points`,
+        `guarantee`. Raises Conflict where the version has no hold-out.
         """
         call = post(
             f"{self._version_path}/benefit", stated(benefits=benefits, **options)

@@ -21,6 +21,9 @@ FILES = {
     "outcomes.csv": "id,truth,benefit\n1,é,2.5\n",
     "benefits.json": json.dumps({"a": {"x": 1, "y": 0}, "b": {"x": 0, "y": 1}}),
     "costs.json": json.dumps({"age": 1}),
+    "sure.json": json.dumps(
+        {"benefits": {"a": {"x": 1}}, "guarantee": {"action": "x"}}
+    ),
 }
 READ = (
     "--type a=ignore|--header none|--drop-unlabelled|--drop-class a|--label-type number"
@@ -28,7 +31,7 @@ READ = (
 DIALECT = "--delimiter ;|--decimal ,|--encoding latin-1|"
 GLOBAL = "--json|--url http://other"
 OPTIONS = {  # commands, and options that each change what they do
-    "predict m:1 cases.csv": "--benefits benefits.json|--rule minimax|--out o.csv.gz|"
+    "predict m:1 cases.csv": "--benefits benefits.json|--rule minimax|--guarantee careful|--out o.csv.gz|"
     f"{DIALECT}--url http://other",
     "predict m:1 cases.csv --out o.csv": "--json",
     "train rows.csv --label label --name m": "--label pain|--name other|"
@@ -41,7 +44,8 @@ OPTIONS = {  # commands, and options that each change what they do
     "--learner forest"
     f"|--benefits winter|--folds 3|--chart c.svg|{READ}|{DIALECT}{GLOBAL}",
     "models": GLOBAL,
-    "models m": f"--alias best=1|--matrix autumn=benefits.json|{GLOBAL}",
+    "models m": "--alias best=1|--matrix autumn=benefits.json|--guarantee careful=sure.json"
+    f"|{GLOBAL}",
     "outcomes m": f"--since 2026-01-01|--until 2026-01-01|--by x|--dataset n|{GLOBAL}",
     "outcomes --send outcomes.csv": f"{DIALECT}{GLOBAL}",
 }

@@ -457,6 +457,32 @@ def test_a_lost_answer_to_a_file_without_ids_is_not_asked_for_again(
         CALLS["decide_file"](lossy.model(numbers), None, tmp_path, record=True)
 
 
+def test_a_guarantee_is_saved_and_decided_by(client, tmp_path):
+    data = two_class_rows(800)
+    table = pd.DataFrame(data["rows"], columns=data["features"])
+    model = client.train(
+        table.assign(state=data["labels"]),
+        label="state",
+        name="guarded",
+        learner="logistic",
+        refit=False,
+        holdout=0.5,
+    )
+    limit = {"action": "treat", "otherwise": "wait", "wrong": ["healthy"]}
+    limit["at_most"] = 0.3
+    report = model.benefit(STAKES["benefits"], guarantee=limit)
+    saved = model.guarantees.save("careful", STAKES["benefits"], guarantee=limit)
+    assert report["guarantee"]["cut"] == saved["cut"]
+    assert model.guarantees.get("careful:1") == saved == model.guarantees.list()[0]
+    decided = model.decide(table, rule="guaranteed", guarantee="careful")
+    free = model.decide(table, benefits=STAKES["benefits"])
+    refused = (free["decision"] == "treat") & (free["p:ill"] < saved["cut"])
+    assert refused.any()
+    assert (decided["decision"] == free["decision"].mask(refused, "wait")).all()
+    model.guarantees.delete("careful")
+    assert model.guarantees.list() == []
+
+
 @pytest.mark.filterwarnings("ignore::payoff_client.PayoffWarning")
 @pytest.mark.usefixtures("size")
 def test_a_saved_matrix_decides_by_its_name(client, ward, tmp_path):
