@@ -2,6 +2,7 @@
 definitions; and of decisions under limits HiGHS with a variable for each row and action.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import pairwise
@@ -220,3 +221,72 @@ def quantity_cost(
         for x, w in samples
     )
     return lost / sum(weight for _, weight in samples)
+
+
+def dealt_groups(
+    y: Sequence[int], groups: Sequence[int], shares: Sequence[Fraction], seed: int
+) -> list[int]:
+    """The part of each row: groups, the largest first, go where the sum over parts and classes of
+    share had^2 / share due becomes least.
+    """
+    counts = Counter(zip(groups, y, strict=True))
+    rows_of_class = Counter(y)
+
+    def size(group: int) -> Fraction:
+        return sum(
+            Fraction(n, rows_of_class[k]) for (g, k), n in counts.items() if g == group
+        )
+
+    mixed = np.random.default_rng(seed).permutation(max(groups) + 1).tolist()
+    part_of: dict[int, int] = {}
+
+    def imbalance(part_of: dict[int, int]) -> Fraction:
+        total = Fraction(0)
+        for part, due in enumerate(shares):
+            for k, rows in rows_of_class.items():
+                had = sum(
+                    n
+                    for (g, code), n in counts.items()
+                    if code == k and part_of.get(g) == part
+                )
+                total += Fraction(had, rows) ** 2 / due
+        return total
+
+    for group in sorted(mixed, key=lambda group: -size(group)):
+        part_of[group] = min(
+            range(len(shares)), key=lambda part: imbalance(part_of | {group: part})
+        )
+    return [part_of[group] for group in groups]
+
+
+def with_every_class_outside(
+    y: Sequence[int], fold: Sequence[int], blocks: Sequence[int]
+) -> list[int]:
+    """The folds, -1 for the first block of each class that is in one fold alone."""
+    fold = list(fold)
+    for k in sorted(set(y)):
+        rows = [i for i, code in enumerate(y) if code == k]
+        folds = {fold[i] for i in rows}
+        if len(folds) == 1 and folds != {-1}:
+            first = min(blocks[i] for i in rows)
+            fold = [-1 if b == first else f for f, b in zip(fold, blocks, strict=True)]
+    return fold
+
+
+def block_folds(
+    y: Sequence[int], blocks: Sequence[int], folds: int, seed: int, *, ordered: bool
+) -> list[int]:
+    """Folds of whole groups, or stretches of time, numbered without gaps."""
+    if ordered:
+        before = [sum(b < block for b in blocks) for block in blocks]
+        size = Counter(blocks)
+        middles = [
+            start + Fraction(size[b], 2)
+            for start, b in zip(before, blocks, strict=True)
+        ]
+        fold = [folds - 1 - int(middle * folds / len(y)) for middle in middles]
+    else:
+        fold = dealt_groups(y, blocks, [Fraction(1, folds)] * folds, seed)
+    fold = with_every_class_outside(y, fold, blocks)
+    number = {f: i for i, f in enumerate(sorted(set(fold) - {-1}))}
+    return [number.get(f, -1) for f in fold]
