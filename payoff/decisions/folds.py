@@ -56,8 +56,8 @@ def stratified_folds(
             _stretches(codes, folds) if blocks.ordered else _dealt(y, codes, even, seed)
         )
         fold = _learnable(y, fold, codes)
-        judged = fold != UNJUDGED
-        fold[judged] = np.unique(fold[judged], return_inverse=True)[1]
+        is_in_fold = fold != UNJUDGED
+        fold[is_in_fold] = np.unique(fold[is_in_fold], return_inverse=True)[1]
         return fold
     order = np.random.default_rng(seed).permutation(len(y))
     order = order[np.argsort(y[order], kind="stable")]
@@ -65,6 +65,14 @@ def stratified_folds(
     fold[order] = np.arange(len(y)) % folds
     fold[np.bincount(y)[y] == 1] = UNJUDGED
     return fold
+
+
+def splits(fold: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The numbers of the rows outside and inside of each fold of `stratified_folds` (n,)."""
+    return [
+        (np.flatnonzero(fold != number), np.flatnonzero(fold == number))
+        for number in range(int(fold.max()) + 1)
+    ]
 
 
 def shuffled_groups(

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from payoff.acquisition.prices import Prices
 from payoff.decisions.benefit import decide, row_benefits
-from payoff.decisions.folds import UNJUDGED, stratified_folds
+from payoff.decisions.folds import UNJUDGED, Blocks, stratified_folds
 from payoff.decisions.row_weights import effective_rows
 from payoff.errors import Invalid
 from payoff.learners import loading
@@ -136,11 +136,15 @@ class Automatic(Learner):
     prices_: Prices | None = field(default=None, init=False, repr=False)
 
     def refit(
-        self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None
+        self,
+        X: np.ndarray,
+        y: np.ndarray,
+        sample_weight: np.ndarray | None = None,
+        blocks: Blocks | None = None,
     ) -> Self:
         """Fit the chosen learners again; nothing is compared."""
         targets = y if self.regresses else np.searchsorted(self.classes_, y)
-        self.model_.refit(X, targets, sample_weight)
+        self.model_.refit(X, targets, sample_weight, blocks)
         return self
 
     @property
@@ -190,12 +194,14 @@ class Automatic(Learner):
             return self._blended(candidates, X, codes, weights)
         numbers = self._compared_rows(X, codes)
         strata = np.zeros(len(X), dtype=np.intp) if self.regresses else codes[numbers]
-        fold = stratified_folds(strata, _FOLDS, 0)
+        blocks = self.blocks_of(numbers)
+        fold = stratified_folds(strata, _FOLDS, 0, blocks)
         rows = FoldedRows(X[numbers], codes[numbers], weights[numbers], fold)
         benefits = self._benefits(numbers)
-        self.chosen_ = self._compare(candidates, rows, benefits)
+        self.chosen_ = self._compare(candidates, rows, benefits, blocks)
         with part(0.8, 1.0, f"fitting {self.chosen_}"):
-            return self._fit_candidate(candidates[self.chosen_][0], X, codes, weights)
+            learner = candidates[self.chosen_][0]
+            return self._fit_candidate(learner, X, codes, weights, self.blocks)
 
     def _blended(
         self,
@@ -217,10 +223,14 @@ class Automatic(Learner):
 
         def attempt(learner: Learner) -> tuple[Learner, np.ndarray]:
             member = replace(learner, **shared)
-            return member, member.cross_fit(X, codes, weights)
+            return member, member.cross_fit(X, codes, weights, self.blocks)
 
         results, reasons = self._attempts(candidates, X.size, attempt)
         held_out = np.asarray(next(iter(results.values()))[1].any(axis=1))
+        if not held_out.any():  # of blocks that are all for training only
+            self.chosen_ = min(results, key=lambda kind: kind != Logistic.name)
+            self._report(candidates, reasons, {})
+            return results[self.chosen_][0]
         truth = codes[held_out]
         weights = weights[held_out]
         benefits = self._benefits(held_out)
@@ -327,6 +337,7 @@ class Automatic(Learner):
         candidates: Mapping[str, tuple[Learner, float]],
         rows: FoldedRows,
         benefits: np.ndarray | None,
+        blocks: Blocks | None,
     ) -> str:
         """The name of the best candidate; sets `tried_`."""
         held_out = rows.fold != UNJUDGED
@@ -339,7 +350,7 @@ class Automatic(Learner):
             candidates,
             size,
             lambda learner: self._values(
-                *self._unseen(learner, rows, benefits), rows, benefits
+                *self._unseen(learner, rows, benefits, blocks), rows, benefits
             ),
             0.8,
         )
@@ -374,7 +385,12 @@ class Automatic(Learner):
         return gains - paid, np.zeros(len(paid))
 
     def _fit_candidate(
-        self, learner: Learner, X: np.ndarray, codes: np.ndarray, weights: np.ndarray
+        self,
+        learner: Learner,
+        X: np.ndarray,
+        codes: np.ndarray,
+        weights: np.ndarray,
+        blocks: Blocks | None,
     ) -> Learner:
         shared: dict[str, Any] = {
             "categorical_features": self.categorical_features,
@@ -384,13 +400,17 @@ class Automatic(Learner):
             shared["task"] = "regression"
         if "feature_costs" in learner.get_params():
             shared["feature_costs"] = self.prices_
-        fitted = replace(learner, **shared).fit(X, codes, weights)
+        fitted = replace(learner, **shared).fit(X, codes, weights, blocks)
         if self.prices_ is not None and isinstance(fitted, Stepwise):
-            fitted.learn_stops(X, codes, self.prices_, weights)
+            fitted.learn_stops(X, codes, self.prices_, weights, blocks)
         return fitted
 
     def _unseen(
-        self, learner: Learner, rows: FoldedRows, benefits: np.ndarray | None
+        self,
+        learner: Learner,
+        rows: FoldedRows,
+        benefits: np.ndarray | None,
+        blocks: Blocks | None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Each row's answer by a candidate that did not see it, and the prices (n,) that it pays.
 
@@ -404,10 +424,11 @@ class Automatic(Learner):
         )
 
         def fit_and_predict(
-            number: int, _: np.ndarray, outside: np.ndarray
+            number: int, inside: np.ndarray, outside: np.ndarray
         ) -> np.ndarray:
+            kept = None if blocks is None else blocks.take(inside)
             with part(number / _FOLDS, (number + 1) / _FOLDS):
-                model = self._fit_candidate(learner, *rows.without(number))
+                model = self._fit_candidate(learner, *rows.without(number), kept)
             X = np.ascontiguousarray(rows.X[outside])
             paid = np.zeros(len(X))
             if self.prices_ is None:

@@ -8,7 +8,8 @@ without: the code that needs these to train is in modules of its own, reached th
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import (
     TYPE_CHECKING,
@@ -25,7 +26,7 @@ from joblib import Parallel, delayed
 
 from payoff.decisions.calibration import Calibrator, are_constant, is_flat
 from payoff.decisions.explanations import Contributions
-from payoff.decisions.folds import UNJUDGED, stratified_folds
+from payoff.decisions.folds import UNJUDGED, Blocks, stratified_folds
 from payoff.decisions.quantities import Distribution
 from payoff.decisions.row_weights import effective_rows
 from payoff.errors import Invalid, pointer
@@ -141,6 +142,8 @@ class Learner(Dataclass):
     categorical_features: Sequence[int] | None = None
     random_state: int | np.random.RandomState | None = None
 
+    blocks: Blocks | None = field(default=None, init=False, repr=False)
+    """The blocks of the rows while a fit runs; None where splits are random."""
     classes_: np.ndarray = field(init=False, repr=False)
     n_features_in_: int = field(init=False, repr=False)
     model_: Any = field(init=False, repr=False)
@@ -217,25 +220,36 @@ class Learner(Dataclass):
         """Decide what all fits of the folds share; arguments as for `_fit_raw`."""
 
     def fit(
-        self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None
+        self,
+        X: np.ndarray,
+        y: np.ndarray,
+        sample_weight: np.ndarray | None = None,
+        blocks: Blocks | None = None,
     ) -> Self:
         """Fit on rows (n, m), NaN where missing, and labels (n,); weights (n,) count repeated rows.
 
-        The ranges of parameters are checked in requests, not here. Raises Invalid for fewer than
-        two classes. Time: one raw fit, and up to five more on four fifths of the rows where the
-        probabilities are calibrated.
+        With `blocks` all splits of the rows are by group or by time, else at random. The ranges of
+        parameters are checked in requests, not here. Raises Invalid for fewer than two classes.
+        Time: one raw fit, and up to five more on four fifths of the rows where the probabilities
+        are calibrated.
         """
-        self._fit_calibrated(*self._begin(X, y, sample_weight))
+        with self._splitting(blocks):
+            self._fit_calibrated(*self._begin(X, y, sample_weight))
         return self
 
     def cross_fit(
-        self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None
+        self,
+        X: np.ndarray,
+        y: np.ndarray,
+        sample_weight: np.ndarray | None = None,
+        blocks: Blocks | None = None,
     ) -> np.ndarray:
         """`fit`, and each row's calibrated probabilities (n, K) by a model that did not see it.
 
         There are folds where nothing is calibrated, too. Rows in no fold have zeros.
         """
-        return self._cross_fit(*self._begin(X, y, sample_weight))
+        with self._splitting(blocks):
+            return self._cross_fit(*self._begin(X, y, sample_weight))
 
     def _begin(
         self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None
@@ -246,10 +260,21 @@ class Learner(Dataclass):
             "y_numeric": self.regresses,
         }
         X, y, weights = loading.scikit.checked(self, X, y, sample_weight, **options)
+        if self.blocks is not None and len(self.blocks.codes) > len(X):
+            self.blocks = self.blocks.take(np.asarray(sample_weight) > 0)
         targets = self._targets(y)
         self._check()
         self._prepare(X, targets, weights)
         return X, targets, weights
+
+    @contextmanager
+    def _splitting(self, blocks: Blocks | None) -> Iterator[None]:
+        """Splits are by these `blocks`; the fitted learner does not keep them."""
+        self.blocks = blocks
+        try:
+            yield
+        finally:
+            del self.blocks
 
     def _targets(self, y: np.ndarray) -> np.ndarray:
         """The codes (n,) of labels in `classes_`, which it sets, or the numbers (n,)."""
@@ -267,7 +292,11 @@ class Learner(Dataclass):
         return codes
 
     def refit(
-        self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None
+        self,
+        X: np.ndarray,
+        y: np.ndarray,
+        sample_weight: np.ndarray | None = None,
+        blocks: Blocks | None = None,
     ) -> Self:
         """Fit the model again on rows (n, m), labels (n,) of the same classes, weights (n,) > 0.
 
@@ -280,7 +309,8 @@ class Learner(Dataclass):
             else np.searchsorted(self.classes_, y)
         )
         weights = weights_or_ones(sample_weight, len(X))
-        self.model_ = self._fit_raw(np.ascontiguousarray(X), targets, weights)
+        with self._splitting(blocks):
+            self.model_ = self._fit_raw(np.ascontiguousarray(X), targets, weights)
         return self
 
     @property
@@ -394,32 +424,53 @@ class Learner(Dataclass):
         self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray
     ) -> np.ndarray:
         """Fit and calibrate: see `cross_fit`."""
-        self.calibration_ = self._method(effective_rows(weights, codes))
+        counts = effective_rows(weights, codes)
         folds = min(_FOLDS, len(X))
-        fold = stratified_folds(codes, folds, self._seed()).astype(np.int8)
-        P = self._fit_folds(FoldedRows(X, codes, weights, fold), folds)
+        fold = stratified_folds(codes, folds, self._seed(), self.blocks).astype(np.int8)
         held_out = fold != UNJUDGED
+        if self.blocks is not None:
+            folds = int(fold.max()) + 1
+            counts = effective_rows(weights[held_out], codes[held_out], len(counts))
+        self.calibration_ = self._method(counts)
+        if not folds:  # of blocks that are all for training only
+            self.calibrator_ = None
+            self.model_ = self._fit_raw(X, codes, weights)
+            return np.zeros((len(X), len(counts)))
+        P = self._fit_folds(FoldedRows(X, codes, weights, fold), folds)
         self.calibration_, self.calibrator_ = self._calibrate(
-            self.calibration_, P[held_out], codes[held_out], weights[held_out]
+            self.calibration_,
+            P[held_out],
+            codes[held_out],
+            weights[held_out],
+            self.blocks_of(held_out),
         )
         P[~held_out] = 0.0
         if self.calibrator_ is not None:
             P[held_out] = self.calibrator_.apply(P[held_out])
         return P
 
+    def blocks_of(self, rows: np.ndarray | slice) -> Blocks | None:
+        """The blocks of some of the rows while a fit runs; None where splits are random."""
+        return None if self.blocks is None else self.blocks.take(rows)
+
     def _calibrate(
-        self, method: str, P: np.ndarray, codes: np.ndarray, weights: np.ndarray
+        self,
+        method: str,
+        P: np.ndarray,
+        codes: np.ndarray,
+        weights: np.ndarray,
+        blocks: Blocks | None,
     ) -> tuple[str, Calibrator | None]:
         """The method, of `auto` the best, and the calibrator fitted on probabilities P (n, K).
 
-        P are of models that did not see the row.
+        P are of models that did not see the row; `blocks` are those of these rows.
         """
         if self.calibration == "auto" and method != "none":
             # Models of folds may learn nothing where the model of all rows does (boosting of 20
             # rows): their constant probabilities are no evidence about it.
             learned = not are_constant(P, _FOLDS)
             method = (
-                best_calibration(P, codes, weights, self._resolution)
+                best_calibration(P, codes, weights, self._resolution, blocks=blocks)
                 if learned
                 else "none"
             )
@@ -482,8 +533,9 @@ class Learner(Dataclass):
         )
 
     def seeded(self) -> Self:
-        """A copy that shares no state that a fit changes."""
+        """A copy that shares no state that a fit changes, for pieces of work: without blocks."""
         learner = copy.copy(self)
+        vars(learner).pop("blocks", None)
         if isinstance(self.random_state, np.random.RandomState):
             learner.random_state = int(
                 self.random_state.randint(np.iinfo(np.int32).max)

@@ -10,6 +10,7 @@ import numpy as np
 
 from payoff.decisions.calibration import Calibrator, is_flat
 from payoff.decisions.explanations import Contributions
+from payoff.decisions.folds import Blocks
 from payoff.learners.base import Learner
 from payoff.learners.linear import softmax
 from payoff.learners.unseen import mean_and_error, near_best
@@ -54,11 +55,15 @@ class Blend(Stored):
         return P if self.calibrator is None else self.calibrator.apply(P)
 
     def refit(
-        self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray | None
+        self,
+        X: np.ndarray,
+        codes: np.ndarray,
+        weights: np.ndarray | None,
+        blocks: Blocks | None,
     ) -> None:
         """Fit every member again; weights and calibration stay."""
         for member in self.members:
-            member.refit(X, codes, weights)
+            member.refit(X, codes, weights, blocks)
 
     def ranks(self) -> bool:
         """Whether the probabilities differ from row to row."""

@@ -113,8 +113,12 @@ class BudgetForest(Stepwise):
         method = self._automatic(np.bincount(codes))
         weights = np.ones(len(codes))
         if method != "none":
-            method = best_calibration(P, codes, weights, self._resolution)
-        self.calibration_, self.calibrator_ = self._calibrate(method, P, codes, weights)
+            method = best_calibration(
+                P, codes, weights, self._resolution, blocks=self.blocks
+            )
+        self.calibration_, self.calibrator_ = self._calibrate(
+            method, P, codes, weights, self.blocks
+        )
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Any:
         check_sizes(X, range(X.shape[1]))

@@ -8,6 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from payoff.acquisition.prices import Prices
+from payoff.decisions.folds import Blocks
 from payoff.learners import loading
 from payoff.learners.base import Learner, check_sizes, weights_or_ones
 from payoff.learners.stepwise import prices_of
@@ -61,7 +62,11 @@ class ForestChain(Learner):
     experience_: Any = field(default=None, init=False, repr=False)
 
     def refit(
-        self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None
+        self,
+        X: np.ndarray,
+        y: np.ndarray,
+        sample_weight: np.ndarray | None = None,
+        blocks: Blocks | None = None,  # noqa: ARG002 - nothing is split
     ) -> Self:
         """Grow the forests again on rows (n, m), y (n,) and weights (n,).
 

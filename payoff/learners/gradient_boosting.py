@@ -27,6 +27,10 @@ _FOLDS = 5
 # Up to so many rows, numbers have twice as many folds: the residuals of a model that was fitted on
 # a fifth of the rows less are clearly larger than those of the model of all rows.
 _MAX_ROWS_OF_MORE_FOLDS = 5000
+_NO_ERRORS = (
+    "one sample shows no errors; boosting of numbers needs two rows, of two groups or moments"
+    " where these are given"
+)
 _LEAST_SPREAD = 0.1  # the least spread of a row, as a part of the mean spread
 # Small trees, as the size of errors takes more rows to learn than the mean.
 _SPREAD_PARAMETERS = {"loss": "gamma", "max_leaf_nodes": 4}
@@ -106,10 +110,6 @@ class GradientBoosting(Learner):
 
         The spread is None, one for all rows, where that is as likely.
         """
-        if len(X) == 1:
-            raise Invalid.at(
-                "", "one sample shows no errors; boosting of numbers needs two rows"
-            )
         largest = SINGLE / 4
         if np.abs(y).max() > largest:
             message = (
@@ -118,7 +118,12 @@ class GradientBoosting(Learner):
             raise Invalid.at("", message)
         folds = min(len(X), _FOLDS if len(X) > _MAX_ROWS_OF_MORE_FOLDS else 2 * _FOLDS)
         unstratified = np.zeros(len(X), dtype=np.intp)
-        fold = stratified_folds(unstratified, folds, self._seed()).astype(np.int8)
+        fold = stratified_folds(unstratified, folds, self._seed(), self.blocks)
+        fold = fold.astype(np.int8)
+        if self.blocks is not None:
+            folds = int(fold.max()) + 1
+        if folds < 2:
+            raise Invalid.at("", _NO_ERRORS)
         numbers = FoldedRows(X, y, weights, fold)
         with part(0.0, 0.6, "mean"):
             mean, unseen, self.n_iter_ = self._cross_fitted(numbers, folds, _squared)

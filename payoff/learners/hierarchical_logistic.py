@@ -102,12 +102,15 @@ class HierarchicalLogistic(Learner):
             first = replace(first, benefits=grouped, one_vs_rest="normalised")
         single = len(self.classes_) == 2
         with below("/first"), part(0.0, 1.0 if single else 0.5, "majority or minority"):
-            first.fit(X, minority.astype(np.intp), weights)
+            first.fit(X, minority.astype(np.intp), weights, self.blocks)
         if single:
             return Stages(first, None, H)
         with below("/second"), part(0.5, 1.0, "minority classes"):
             second = self._stage(self.second).fit(
-                X[minority], codes[minority], weights[minority]
+                X[minority],
+                codes[minority],
+                weights[minority],
+                self.blocks_of(minority),
             )
         return Stages(first, second, H)
 

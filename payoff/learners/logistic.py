@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from payoff.decisions.folds import stratified_folds
+from payoff.decisions.folds import Blocks, stratified_folds
 from payoff.decisions.row_weights import effective_total
 from payoff.learners import loading
 from payoff.learners.base import Learner
@@ -71,7 +71,7 @@ def choose_transform(
     `codes` are classes (n,), or labels (n, L) whose losses are added up. The first of the
     candidates that is not worse than the best by a standard error of the paired difference; `clip`
     on fewer than `_MIN_ROWS` rows. Three fits for each candidate and label on two thirds of at most
-    `_MAX_ROWS` rows.
+    `_MAX_ROWS` rows; folds are split by the learner's blocks.
     """
     transform = learner.numeric_transform
     categorical = learner.categorical()
@@ -83,10 +83,11 @@ def choose_transform(
         return "clip"
     sample = np.sort(np.random.default_rng(0).permutation(len(X))[:_MAX_ROWS])
     X, w = X[sample], weights[sample]
+    blocks = learner.blocks_of(sample)
     labels = codes[sample].reshape(len(sample), -1).T
     gains = {
         shape: -np.sum(
-            [_losses(shape, X, y, w, categorical, C) for y in labels], axis=0
+            [_losses(shape, X, y, w, categorical, C, blocks) for y in labels], axis=0
         )
         for shape in candidates
     }
@@ -100,6 +101,7 @@ def _losses(
     weights: np.ndarray,
     categorical: Sequence[int],
     C: float,
+    blocks: Blocks | None,
 ) -> np.ndarray:
     """Each row's log loss (n,) by a model that did not see it; 0 where there is only one class."""
     classes, codes = np.unique(codes, return_inverse=True)
@@ -113,5 +115,5 @@ def _losses(
         )
         return np.asarray(model.predict_proba(design.matrix(X[outside])))
 
-    fold = stratified_folds(codes, 3, 0)
+    fold = stratified_folds(codes, 3, 0, blocks)
     return log_losses(unseen(fold, len(classes), fit_and_predict), codes)

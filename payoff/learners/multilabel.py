@@ -14,7 +14,7 @@ from scipy.special import expit, logit
 
 from payoff.arrays import F64, I32, U8
 from payoff.decisions.calibration import Calibrator, Isotonic, Sigmoid
-from payoff.decisions.folds import UNJUDGED, multilabel_folds
+from payoff.decisions.folds import UNJUDGED, Blocks, multilabel_folds, stratified_folds
 from payoff.decisions.row_weights import effective_rows
 from payoff.errors import Invalid
 from payoff.learners import loading
@@ -23,6 +23,7 @@ from payoff.learners.design import Design
 from payoff.learners.linear import Linear
 from payoff.learners.logistic import Logistic, choose_transform
 from payoff.learners.parameters import Amount, Calibration, Strength
+from payoff.learners.unseen import unseen
 from payoff.progress import part
 from payoff.stored import Stored
 
@@ -200,7 +201,11 @@ class MultilabelLogistic(Multilabel):
     converged_: bool = field(init=False, repr=False)
 
     def refit(
-        self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None
+        self,
+        X: np.ndarray,
+        y: np.ndarray,
+        sample_weight: np.ndarray | None = None,
+        blocks: Blocks | None = None,
     ) -> Self:
         """Fit every label again on rows (n, m), labels (n, L), weights (n,); calibration stays.
 
@@ -209,7 +214,7 @@ class MultilabelLogistic(Multilabel):
         learner = replace(
             self, calibration="none", numeric_transform=self.numeric_transform_
         )
-        learner.fit(X, y, sample_weight)
+        learner.fit(X, y, sample_weight, blocks)
         self.scorer_ = learner.scorer_
         self.converged_ = learner.converged_
         return self
@@ -249,7 +254,8 @@ class MultilabelLogistic(Multilabel):
                     curves.append(None)
                     self.calibrations_.append("none")
                 else:
-                    model = self._logistic(self.calibration).fit(X, y, weights)
+                    model = self._logistic(self.calibration)
+                    model.fit(X, y, weights, self.blocks)
                     linears.append(model.model_.linear)
                     curves.append(model.calibrator_)
                     self.calibrations_.append(model.calibration_)
@@ -260,8 +266,11 @@ class MultilabelLogistic(Multilabel):
 
     def _unseen(self, X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """The label's probability (n,) for each row, from a model that did not see the row."""
+        size = min(_FOLDS, int(np.bincount(y).min()))
+        if self.blocks is not None:
+            return self._unseen_blocks(X, y, weights, size)
         folds = loading.scikit.StratifiedKFold(
-            min(_FOLDS, int(np.bincount(y).min())),
+            size,
             shuffle=True,
             random_state=self.random_state,
         )
@@ -274,6 +283,21 @@ class MultilabelLogistic(Multilabel):
             params={"sample_weight": weights},
         )
         return np.asarray(P[:, 1])
+
+    def _unseen_blocks(
+        self, X: np.ndarray, y: np.ndarray, weights: np.ndarray, folds: int
+    ) -> np.ndarray:
+        """`_unseen` by folds of blocks; the label's share for rows in no fold."""
+        fold = stratified_folds(y, folds, self._seed(), self.blocks)
+
+        def fit_and_predict(
+            _: int, inside: np.ndarray, outside: np.ndarray
+        ) -> np.ndarray:
+            model = self._logistic("none").fit(X[inside], y[inside], weights[inside])
+            return np.asarray(model.predict_proba(X[outside]))
+
+        p = unseen(fold, 2, fit_and_predict)[:, 1]
+        return np.where(fold == UNJUDGED, y.mean(), p)
 
     def _logistic(self, calibration: Any) -> Logistic:
         return Logistic(
@@ -390,7 +414,11 @@ class MultilabelForest(Multilabel):
         return 1.0 / self.n_estimators
 
     def refit(
-        self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None
+        self,
+        X: np.ndarray,
+        y: np.ndarray,
+        sample_weight: np.ndarray | None = None,
+        blocks: Blocks | None = None,  # noqa: ARG002 - nothing is split
     ) -> Self:
         """Grow the forest again on rows (n, m), labels (n, L), weights (n,); calibration stays.
 
@@ -418,9 +446,9 @@ class MultilabelForest(Multilabel):
         return np.asarray(logit(_marginals(self.model_, X)))
 
     def _fit_labels(self, X: np.ndarray, Y: np.ndarray, weights: np.ndarray) -> None:
-        fold = multilabel_folds(Y, _FOLDS, self._seed()).astype(np.int8)
+        fold = multilabel_folds(Y, _FOLDS, self._seed(), self.blocks).astype(np.int8)
         held_out = fold != UNJUDGED
-        calibrates = any(
+        calibrates = held_out.any() and any(
             self._method(effective_rows(weights, y, 2)) != "none" for y in Y.T
         )
         folds = [*np.unique(fold[held_out]).tolist(), ALL] if calibrates else [ALL]
@@ -453,7 +481,12 @@ class MultilabelForest(Multilabel):
             )
         p = p[held_out]
         P = np.column_stack((1.0 - p, p))
-        return self._calibrate(self._method(counts), P, y[held_out], weights[held_out])
+        truth = y[held_out]
+        if self.blocks is not None:
+            counts = effective_rows(weights[held_out], truth, 2)
+        blocks = self.blocks_of(held_out)
+        method = self._method(counts)
+        return self._calibrate(method, P, truth, weights[held_out], blocks)
 
 
 def _marginals(forest: Any, X: np.ndarray) -> np.ndarray:

@@ -4,7 +4,8 @@ row's number.
 Source: Meinshausen, "Quantile regression forests" (2006).
 """
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
@@ -14,6 +15,7 @@ import numpy as np
 from payoff.acquisition.forest import FlatForest
 from payoff.arrays import F64, I32, I64, Bools
 from payoff.decisions.quantities import Distribution, Samples, below
+from payoff.learners.base import ALL, FoldedRows
 from payoff.learners.members import Members
 from payoff.stored import Stored
 
@@ -60,25 +62,34 @@ class QuantileForest(Stored):
         counts alike (Czado et al. 2009), so ties shift nothing. The result is one distribution
         still. O(n T log n).
         """
+        plain = cls.plain(forest, X, y, weights)
         order = np.argsort(y, kind="stable")
-        forest = forest.first(max(1, _MAX_MEMBERS // len(y)))
-        leaves = forest.leaves(X[order])
-        members = Members.of(leaves, len(forest.nodes.right), weights[order])
-        plain = cls(forest, y[order], members, _GRID, 0.0)
+        forest = plain.forest
         rows = np.unique(
             np.linspace(0, len(y) - 1, _MAX_ROWS_OF_CURVE).astype(np.int64)
         )
-        unseen = np.where(
-            bags[order[rows], : forest.n_trees], np.int32(-1), leaves[rows]
-        )
+        leaves = forest.leaves(X[order[rows]])
+        unseen = np.where(bags[order[rows], : forest.n_trees], np.int32(-1), leaves)
         seen = (unseen < 0).all(axis=1)
         if seen.all():
             return plain
         rows, unseen = rows[~seen], unseen[~seen]
-        model = (
-            replace(plain, curve=plain.corrected(unseen, rows)) if corrected else plain
-        )
-        return replace(model, cost=model.mean_cost(unseen, rows))
+        numbers, weight = plain.numbers[rows], plain.members.weights[rows]
+        model = plain
+        if corrected:
+            passed = plain.passed(unseen, numbers, rows)
+            model = replace(plain, curve=curve_of(passed, weight))
+        costs = model.costs(unseen, numbers, rows)
+        return replace(model, cost=float(np.average(costs, weights=weight)))
+
+    @classmethod
+    def plain(cls, forest: FlatForest, X: F64, y: F64, weights: F64) -> Self:
+        """As `of`, uncorrected, and with cost 0."""
+        order = np.argsort(y, kind="stable")
+        forest = forest.first(max(1, _MAX_MEMBERS // len(y)))
+        leaves = forest.leaves(X[order])
+        members = Members.of(leaves, len(forest.nodes.right), weights[order])
+        return cls(forest, y[order], members, _GRID, 0.0)
 
     def values(self, X: F64) -> F64:
         """The mean (n,) of each row X (n, m), NaN where missing, uncorrected; checks nothing."""
@@ -100,35 +111,35 @@ class QuantileForest(Stored):
         near, reached = self.members.near(leaves, excluded)
         return Samples(self.numbers[near], np.interp(reached, _GRID, self.curve))
 
-    def corrected(self, leaves: I32, rows: I64) -> F64:
-        """The curve by training `rows` (r,) in their leaves (r, T), -1 in trees grown from them."""
-        low, high = np.empty((2, len(rows)))
-        for block in self.members.blocks(len(rows)):
-            near, reached = self.members.near(leaves[block], rows[block])
-            samples = Samples(self.numbers[near], reached)
-            numbers = self.numbers[rows[block]]
-            low[block] = below(samples, numbers)
-            high[block] = below(samples, np.nextafter(numbers, np.inf))
-        ties = np.maximum(high - low, _TINY)
-        passed = np.clip((_GRID - low[:, None]) / ties[:, None], 0.0, 1.0)
-        weights = self.members.weights[rows]
-        counts = weights / weights.mean() @ passed
-        curve: F64 = (counts + _PRIOR * _GRID) / (len(rows) + _PRIOR)
-        curve[-1] = 1.0
-        return curve
+    def passed(self, leaves: I32, numbers: F64, excluded: I64 | None = None) -> F64:
+        """For rows in these leaves (r, T), -1 in trees grown from them, whose numbers (r,) are
+        known: the share (r, 401) of the row that a weight of `_GRID` passes, uncorrected.
 
-    def mean_cost(self, leaves: I32, rows: I64) -> float:
-        """The mean cost over `_LEVELS` of the quantiles of training rows; arguments as `corrected`.
+        `excluded` (r,): the training row that each is.
+        """
+        low, high = np.empty((2, len(numbers)))
+        for block in self.members.blocks(len(numbers)):
+            near, reached = self.members.near(
+                leaves[block], None if excluded is None else excluded[block]
+            )
+            samples = Samples(self.numbers[near], reached)
+            low[block] = below(samples, numbers[block])
+            high[block] = below(samples, np.nextafter(numbers[block], np.inf))
+        ties = np.maximum(high - low, _TINY)
+        return np.clip((_GRID - low[:, None]) / ties[:, None], 0.0, 1.0)
+
+    def costs(self, leaves: I32, numbers: F64, excluded: I64 | None = None) -> F64:
+        """The mean cost (r,) over `_LEVELS` of the quantiles of rows; arguments as `passed`.
 
         A unit too much costs 1 - level, a unit too few costs the level.
         """
-        numbers = self.numbers[rows]
-        blocks = self.members.blocks(len(rows))
-        parts = (self._samples(leaves[block], rows[block]) for block in blocks)
+        parts = (
+            self._samples(leaves[block], None if excluded is None else excluded[block])
+            for block in self.members.blocks(len(numbers))
+        )
         quantiles = Distribution(numbers, lambda: parts).quantiles(_LEVELS)
         short = numbers[:, None] - quantiles
-        costs = np.maximum(short * _LEVELS, short * (_LEVELS - 1.0)).mean(axis=1)
-        return float(np.average(costs, weights=self.members.weights[rows]))
+        return np.maximum(short * _LEVELS, short * (_LEVELS - 1.0)).mean(axis=1)
 
     @cached_property
     def _means(self) -> F64:
@@ -139,3 +150,40 @@ class QuantileForest(Stored):
         node = np.repeat(np.arange(len(sizes)), sizes)
         total = np.bincount(node, weights * self.numbers[rows], len(sizes))
         return total / np.where(sizes > 0, np.bincount(node, weights, len(sizes)), 1.0)
+
+
+def curve_of(passed: F64, weights: F64) -> F64:
+    """The correction by rows of `QuantileForest.passed` (r, 401) with weights (r,)."""
+    counts = weights / weights.mean() @ passed
+    curve: F64 = (counts + _PRIOR * _GRID) / (len(weights) + _PRIOR)
+    curve[-1] = 1.0
+    return curve
+
+
+def cross_fitted(
+    forests: Mapping[int, QuantileForest], rows: FoldedRows, *, corrected: bool
+) -> QuantileForest:
+    """The forest of `ALL` rows, with the correction and the cost of the forests without each fold,
+    on the rows of this fold.
+    """
+    model = forests[ALL]
+    size = math.ceil(_MAX_ROWS_OF_CURVE / max(len(forests) - 1, 1))
+    parts = []
+    for number, forest in forests.items():
+        inside = np.flatnonzero(rows.fold == number)
+        if len(inside):
+            even = np.unique(np.linspace(0, len(inside) - 1, size).astype(np.int64))
+            inside = inside[even]
+            parts.append((forest, forest.forest.leaves(rows.X[inside]), inside))
+    if not parts:
+        return model
+    weights = np.concatenate([rows.weights[inside] for _, _, inside in parts])
+    if corrected:
+        passed = [forest.passed(leaves, rows.codes[i]) for forest, leaves, i in parts]
+        model = replace(model, curve=curve_of(np.vstack(passed), weights))
+    costs = [
+        replace(forest, curve=model.curve).costs(leaves, rows.codes[inside])
+        for forest, leaves, inside in parts
+    ]
+    cost = float(np.average(np.concatenate(costs), weights=weights))
+    return replace(model, cost=cost)

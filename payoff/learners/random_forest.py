@@ -10,12 +10,14 @@ import numpy as np
 from pydantic import Field
 
 from payoff.acquisition.prices import Prices
+from payoff.decisions.folds import Blocks, stratified_folds
 from payoff.learners import loading
 from payoff.learners.base import ALL, FoldedRows
 from payoff.learners.parameters import Amount, Calibration, Count, Task
 from payoff.learners.stepwise import Stepwise, prices_of
 from payoff.progress import part
 
+_FOLDS = 5
 _LEAVES = (1, 2, 5)
 _LEAVES_OF_NUMBERS = (1, 3, 10)
 
@@ -55,9 +57,10 @@ class RandomForest(Stepwise):
         if self.min_samples_leaf != "auto":
             self.min_samples_leaf_ = int(self.min_samples_leaf)
         elif not self.regresses:
-            self.min_samples_leaf_ = loading.compiled.forests.best_leaf(
-                self, _LEAVES, X, codes, weights
-            )
+            with part(0.0, 0.0, "choosing the size of leaves"):
+                self.min_samples_leaf_ = loading.compiled.forests.best_leaf(
+                    self, _LEAVES, X, codes, weights
+                )
 
     def _fit_calibrated(
         self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray
@@ -85,6 +88,8 @@ class RandomForest(Stepwise):
         )
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Any:
+        if self.regresses and self.blocks is not None:
+            return self._cross_fitted(X, codes, weights, self.blocks)
         rows = FoldedRows.in_no_fold(X, codes, weights)
         ((_, forest, bags),) = loading.compiled.forests.grow_forests(
             self, rows, [ALL], self.min_samples_leaf_
@@ -93,6 +98,29 @@ class RandomForest(Stepwise):
             return forest
         return loading.compiled.quantile_forest.QuantileForest.of(
             forest, bags, X, codes, weights, corrected=self.calibration != "none"
+        )
+
+    def _cross_fitted(
+        self, X: np.ndarray, y: np.ndarray, weights: np.ndarray, blocks: Blocks
+    ) -> Any:
+        """A `QuantileForest` that is corrected by forests without the row's block.
+
+        A tree has nearly every group, so that hardly one is out of its bag.
+        """
+        strata = np.zeros(len(X), dtype=np.intp)
+        fold = stratified_folds(strata, _FOLDS, self._seed(), blocks).astype(np.int8)
+        rows = FoldedRows(X, y, weights, fold)
+        numbers = [*range(int(fold.max()) + 1), ALL]
+        forests = {
+            number: loading.compiled.quantile_forest.QuantileForest.plain(
+                forest, *rows.without(number)
+            )
+            for number, forest, _ in loading.compiled.forests.grow_forests(
+                self, rows, numbers, self.min_samples_leaf_
+            )
+        }
+        return loading.compiled.quantile_forest.cross_fitted(
+            forests, rows, corrected=self.calibration != "none"
         )
 
     def _fit_folds(self, rows: FoldedRows, folds: int) -> np.ndarray:
@@ -117,14 +145,22 @@ class FreeForest(RandomForest):
     feature_costs: Prices | Sequence[float] | None = None
 
     def fit(
-        self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None
+        self,
+        X: np.ndarray,
+        y: np.ndarray,
+        sample_weight: np.ndarray | None = None,
+        blocks: Blocks | None = None,
     ) -> Self:
-        return super().fit(self._free(X), y, sample_weight)
+        return super().fit(self._free(X), y, sample_weight, blocks)
 
     def refit(
-        self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None
+        self,
+        X: np.ndarray,
+        y: np.ndarray,
+        sample_weight: np.ndarray | None = None,
+        blocks: Blocks | None = None,
     ) -> Self:
-        return super().refit(self._free(X), y, sample_weight)
+        return super().refit(self._free(X), y, sample_weight, blocks)
 
     def _free(self, X: np.ndarray) -> np.ndarray:
         """Rows (n, m) without the values that have a price: a column without values is never split

@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 
+from payoff.decisions.folds import Blocks
 from payoff.decisions.metrics import rank_area
 from payoff.decisions.row_weights import effective_rows
 from payoff.learners import loading
@@ -79,7 +80,11 @@ class ScoreCalibrator(Learner):
     )
 
     def refit(
-        self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None
+        self,
+        X: np.ndarray,
+        y: np.ndarray,
+        sample_weight: np.ndarray | None = None,
+        blocks: Blocks | None = None,  # noqa: ARG002 - nothing is split
     ) -> Self:
         """Calibrate again by the same method on rows (n, m) and labels (n,) of the same classes."""
         codes = np.searchsorted(self.classes_, y)
@@ -93,7 +98,9 @@ class ScoreCalibrator(Learner):
         self.calibration_ = self._method(effective_rows(weights, codes))
         if self.calibration == "auto" and self.calibration_ != "none":
             P = self._model(X).posterior(X)
-            self.calibration_ = best_calibration(P, codes, weights, may_leave=False)
+            self.calibration_ = best_calibration(
+                P, codes, weights, may_leave=False, blocks=self.blocks
+            )
         self._calibrate_on(X, codes, weights)
 
     def _calibrate_on(

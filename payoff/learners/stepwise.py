@@ -13,7 +13,7 @@ import numpy as np
 from payoff.acquisition.prices import Prices
 from payoff.acquisition.states import Trajectories
 from payoff.acquisition.stopping import Experience, state_probabilities, stopping_states
-from payoff.decisions.folds import shuffled_groups
+from payoff.decisions.folds import Blocks, shuffled_groups, splits, stratified_folds
 from payoff.errors import Invalid, below
 from payoff.learners import loading
 from payoff.learners.base import Learner, weights_or_ones
@@ -42,6 +42,7 @@ class Stepwise(Learner):
         y: np.ndarray,
         prices: Prices,
         sample_weight: np.ndarray | None = None,
+        blocks: Blocks | None = None,
     ) -> Self:
         """Learn from the training rows X (n, m), y (n,) when another feature is not worth its
         price.
@@ -50,7 +51,8 @@ class Stepwise(Learner):
         `prices` of the m features; at most 2,000 rows, drawn class by class, so a large table costs
         one more fit. Without two rows of each class, with a model that asks for nothing, or with so
         many classes and features that a row of each class would be too much, there is nothing to
-        learn. Rows are drawn by their weights (n,): the experience itself has none.
+        learn. Rows are drawn by their weights (n,): the experience itself has none. With `blocks`
+        the folds do not divide them.
         """
         codes = np.searchsorted(self.classes_, y)
         smallest = int(np.bincount(codes).min())
@@ -60,13 +62,19 @@ class Stepwise(Learner):
             return self
         weights = weights_or_ones(sample_weight, len(X))
         folds = min(_FOLDS, smallest)
-        parts = self._out_of_fold(X, codes, weights, prices, folds, room)
+        with self._splitting(blocks):
+            parts = self._out_of_fold(X, codes, weights, prices, folds, room)
+        rows = np.concatenate([np.arange(0), *(numbers for _, numbers in parts)])
+        truth = codes[rows]
+        # Whole groups, or stretches of time, may lack a class.
+        if len(np.unique(truth)) < len(self.classes_):
+            return self
         trajectories = Trajectories.join([trajectory for trajectory, _ in parts])
-        truth = np.concatenate([classes for _, classes in parts])
         if not trajectories.length.any():
             return self
         ends = trajectories.P[np.arange(len(trajectories)), trajectories.length]
-        self._learn_calibration(ends, truth)
+        with self._splitting(None if blocks is None else blocks.take(rows)):
+            self._learn_calibration(ends, truth)
         finish = (lambda P: P) if self.calibrator_ is None else self.calibrator_.apply
         self.experience_ = loading.scikit.learn(trajectories, truth, X.shape[1], finish)
         return self
@@ -87,18 +95,25 @@ class Stepwise(Learner):
         folds: int,
         room: int,
     ) -> list[tuple[Trajectories, np.ndarray]]:
-        """Trajectories of about `room` rows through models trained without them, and their classes.
+        """Trajectories of about `room` rows through models trained without them, and their numbers.
 
-        Every fold has all classes.
+        Every fold has all classes, unless it is of blocks.
         """
         experience: list[tuple[Trajectories, np.ndarray]] = []
         size = 0
-        needed = min(folds, math.ceil(room * folds / len(X)))
         random = loading.scikit.check_random_state(self.random_state)
-        splitter = loading.scikit.StratifiedKFold(
-            folds, shuffle=True, random_state=self.random_state
-        )
-        for number, (inside, outside) in enumerate(splitter.split(X, codes)):
+        if self.blocks is None:
+            splitter = loading.scikit.StratifiedKFold(
+                folds, shuffle=True, random_state=self.random_state
+            )
+            parts = list(splitter.split(X, codes))
+        else:
+            fold = stratified_folds(codes, folds, self._seed(), self.blocks)
+            parts = splits(fold)
+        needed = min(folds, math.ceil(room * folds / len(X)))
+        if self.blocks is not None:
+            needed = folds_with_all_classes(codes, fold, needed)
+        for number, (inside, outside) in enumerate(parts):
             if number == needed:
                 break
             stage = f"learning when to stop, {number + 1} of {needed}"
@@ -107,7 +122,7 @@ class Stepwise(Learner):
                 model = learner.fit(X[inside], codes[inside], weights[inside]).model_
                 drawn = drawn_by_weight(outside, codes, weights, random)
                 rows = stratified_sample(drawn, codes, room - size, random)
-                experience.append((model.travel(X[rows], prices), codes[rows]))
+                experience.append((model.travel(X[rows], prices), rows))
                 size += len(rows)
         return experience
 
@@ -143,14 +158,38 @@ def room_for(steps: int, n_classes: int) -> int:
     )
 
 
+def folds_with_all_classes(codes: np.ndarray, fold: np.ndarray, count: int) -> int:
+    """The number of first folds (n,), at least `count` if there are as many, that together have
+    every class (n,) that any fold has.
+    """
+    folds = int(fold.max()) + 1
+    classes = len(np.unique(codes[fold >= 0]))
+    while count < folds:
+        if len(np.unique(codes[(fold >= 0) & (fold < count)])) == classes:
+            break
+        count += 1
+    return min(count, folds)
+
+
 def validation_folds(
-    groups: np.ndarray, random: np.random.RandomState, enough: int = 1
+    groups: np.ndarray,
+    random: np.random.RandomState,
+    enough: int = 1,
+    blocks: Blocks | None = None,
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Row numbers to train on and to validate on, with the same share of each group (n,).
 
     No row is held out twice. As many folds as hold out `enough` rows together, or all that there
-    are. With too few rows to hold one out, both are all rows.
+    are. With too few rows to hold one out, both are all rows. With `blocks` no fold divides them,
+    and by time the first has the last fifth.
     """
+    if blocks is not None:
+        seed = int(random.randint(np.iinfo(np.int32).max))
+        fold = stratified_folds(groups, round(1 / _VALIDATION_SHARE), seed, blocks)
+        sizes = np.cumsum(np.bincount(fold[fold >= 0]))
+        parts = splits(fold)[: int(np.searchsorted(sizes, enough)) + 1]
+        everything = np.arange(len(groups))
+        return parts or [(everything, everything)]
     shuffled = shuffled_groups(groups, _VALIDATION_SHARE, random)
     rows = np.arange(len(groups))
     total = sum(size for _, size in shuffled)

@@ -6,7 +6,7 @@ from typing import TypeVar
 import numpy as np
 
 from payoff.decisions.calibration import MIN_ROWS_OF_CURVE
-from payoff.decisions.folds import stratified_folds
+from payoff.decisions.folds import Blocks, stratified_folds
 from payoff.decisions.row_weights import effective_rows
 from payoff.learners import loading
 
@@ -99,14 +99,15 @@ def best_calibration(
     resolution: float = 0.0,
     *,
     may_leave: bool = True,
+    blocks: Blocks | None = None,
 ) -> str:
     """`sigmoid`, or `isotonic` or `none` where it is clearly better; arguments as `fit_calibrator`.
 
     The first whose log loss no later one lowers by more than `_CLEAR` standard errors of the
     difference, on five folds of at most `_ENOUGH_CELLS` rows times classes, or a few rows of each
-    class. Isotonic curves need 20 rows of each class; `none` is tried with `may_leave`. The sigmoid
-    comes first because with up to 1,000 rows of a class it was the best or as good on nearly all
-    tables: see docs/explanation/defaults.md.
+    class; with `blocks` the folds do not divide them. Isotonic curves need 20 rows of each class;
+    `none` is tried with `may_leave`. The sigmoid comes first because with up to 1,000 rows of a
+    class it was the best or as good on nearly all tables: see docs/explanation/defaults.md.
     """
     methods = ["sigmoid"]
     if effective_rows(weights, codes).min() >= MIN_ROWS_OF_CURVE:
@@ -118,7 +119,8 @@ def best_calibration(
         return best
     rows = _sample(codes)
     P, codes, weights = P[rows], codes[rows], weights[rows]
-    fold = stratified_folds(codes, _FOLDS, 0)
+    blocks = None if blocks is None else blocks.take(rows)
+    fold = stratified_folds(codes, _FOLDS, 0, blocks)
 
     def losses(method: str) -> np.ndarray:
         # Rows in no fold have the same loss by every method.

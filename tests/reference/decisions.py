@@ -233,9 +233,10 @@ def dealt_groups(
     rows_of_class = Counter(y)
 
     def size(group: int) -> Fraction:
-        return sum(
+        parts = [
             Fraction(n, rows_of_class[k]) for (g, k), n in counts.items() if g == group
-        )
+        ]
+        return sum(parts, Fraction(0))
 
     mixed = np.random.default_rng(seed).permutation(max(groups) + 1).tolist()
     part_of: dict[int, int] = {}

@@ -40,7 +40,7 @@ def grow(
     rules = _rules(learner)
     budget = limit_of(learner.budget)
     random = check_random_state(learner.random_state)
-    folds = validation_folds(codes, random, _ENOUGH)
+    folds = validation_folds(codes, random, _ENOUGH, learner.blocks)
     n_trees = MAX_TREES if learner.n_estimators is None else learner.n_estimators
     # The first trees are the same for any number of trees.
     seeds = random.randint(np.iinfo(np.int32).max, size=n_trees)

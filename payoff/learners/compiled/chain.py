@@ -31,6 +31,7 @@ from payoff.learners.compiled.chain_order import ROUGH, rank_categories
 from payoff.learners.stepwise import (
     MAX_ROWS_OF_EXPERIENCE,
     drawn_by_weight,
+    folds_with_all_classes,
     room_for,
     stratified_sample,
 )
@@ -119,19 +120,25 @@ def fit(
     room = room_for(S, K)
     folds = min(_FOLDS, smallest) if room >= K and smallest > 1 else 0
     fold = (
-        stratified_folds(codes, folds, learner.seed_)
+        stratified_folds(codes, folds, learner.seed_, learner.blocks)
         if folds
         else np.full(len(X), UNJUDGED)
     )
-    needed = range(min(folds, math.ceil(MAX_ROWS_OF_EXPERIENCE * folds / len(X))))
-    rows = {k: _rows(learner, X, codes, weights, fold, k) for k in (*needed, ALL)}
+    needed = min(folds, math.ceil(MAX_ROWS_OF_EXPERIENCE * folds / len(X)))
+    if learner.blocks is not None:
+        needed = folds_with_all_classes(codes, fold, needed)
+    numbers = (*range(needed), ALL)
+    rows = {k: _rows(learner, X, codes, weights, fold, k) for k in numbers}
     parts: list[_Unseen] = []
     for k, chain in _chains(learner, rows, lacking(S, _gaps(rows[ALL].X))):
         if k != ALL:
             parts.append(_unseen(chain, rows[k], k, learner.seed_ + k))
         else:
             final = chain
-    return _calibrate(learner, final, parts, room) if parts else (final, None)
+    truth = np.concatenate([codes[:0], *(part.codes for part in parts)])
+    if len(np.unique(truth)) < K:
+        return final, None
+    return _calibrate(learner, final, parts, room)
 
 
 def _calibrate(
@@ -139,7 +146,7 @@ def _calibrate(
 ) -> tuple[Chain, ChainExperience]:
     """The chain with blends of its states and the curve of the masked forest, and experience.
 
-    Every fold has all classes.
+    The parts together have all classes.
     """
     unseen = _Unseen(*map(np.concatenate, zip(*parts, strict=True)))
     P, y, w = unseen.P, unseen.codes, unseen.weights

@@ -16,7 +16,7 @@ from payoff.acquisition.extra_trees import Rule, grow
 from payoff.acquisition.forest import Orders, order_categories
 from payoff.acquisition.nodes import Nodes
 from payoff.arrays import F32, F64
-from payoff.decisions.folds import stratified_folds
+from payoff.decisions.folds import Blocks, stratified_folds
 from payoff.progress import report
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def find_order(
     defaults, alternatives = _rules(learner.min_samples_leaf, len(X), steps)
     splits = [
         _split(X, codes, weights, use, K, learner.categorical())
-        for use in _uses(codes, seed)
+        for use in _uses(codes, seed, learner.blocks)
     ]
     seeds = np.random.default_rng(seed).integers(2**62, size=_TREES).tolist()
     importance = _grow(*splits[0], _Candidate(list(range(m)), defaults[-1]), K, seeds)[
@@ -296,17 +296,20 @@ def _loss(
     return -np.log(p) * weights[rows] / weights[rows].mean()
 
 
-def _uses(codes: np.ndarray, seed: int) -> list[np.ndarray]:
+def _uses(codes: np.ndarray, seed: int, blocks: Blocks | None) -> list[np.ndarray]:
     """The uses (n,) of rows: two samples of a large table, or the folds of a small one.
 
     The only row of a class is in no fold: it is used for training.
     """
     large = len(codes) >= 2 * _SAMPLE
     if large:
-        fold = stratified_folds(codes, len(codes) // _SAMPLE, seed)
+        fold = stratified_folds(codes, len(codes) // _SAMPLE, seed, blocks)
+        if blocks is not None:
+            # The latest sample validates.
+            fold = np.where(fold == 0, 1, np.where(fold == 1, 0, fold))
         return [np.where(fold < 2, fold, -1).astype(np.int8)]
     folds = min(_FOLDS, max(2, int(np.bincount(codes).min())))
-    fold = stratified_folds(codes, folds, seed)
+    fold = stratified_folds(codes, folds, seed, blocks)
     return [
         np.where(fold == k, _VALIDATION, _TRAINING).astype(np.int8)
         for k in range(folds)

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from payoff.acquisition.prices import Prices
 from payoff.decisions.benefit import LARGEST
+from payoff.decisions.folds import Blocks
 from payoff.learners import loading
 from payoff.learners.base import Learner
 from payoff.learners.parameters import Task
@@ -103,10 +104,14 @@ class CostTree(Learner):
     tasks: ClassVar = ("classification", "regression")
 
     def refit(
-        self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None
+        self,
+        X: np.ndarray,
+        y: np.ndarray,
+        sample_weight: np.ndarray | None = None,
+        blocks: Blocks | None = None,
     ) -> Self:
         """`fit`: nothing but the tree is learned."""
-        return self.fit(X, y, sample_weight)
+        return self.fit(X, y, sample_weight, blocks)
 
     def _fit_raw(
         self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray

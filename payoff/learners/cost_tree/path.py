@@ -234,7 +234,7 @@ def train(
     """
     random = check_random_state(learner.random_state)
     inside, outside = validation_folds(
-        y if K else np.zeros(len(y), dtype=np.intp), random
+        y if K else np.zeros(len(y), dtype=np.intp), random, blocks=learner.blocks
     )[0]
     center, unit = (0.0, 1.0) if K or not learner.standardise else scale_of(y, weights)
     targets = y if K else (y - center) / unit
