@@ -199,6 +199,12 @@ class BenefitReport(EarningDocument):
         description="of the model on rows that it did not see, or of the probabilities in the"
         " request"
     )
+    rows_in_words: str | None = Field(
+        description="which rows of the training data these are; null for those of the request"
+    )
+    groups: int | None = Field(
+        description="of the rows, where they were held out by group: intervals count these"
+    )
     priors: dict[str, float] = Field(description="weight of each class")
     upper_bound: float = Field(
         description="mean benefit of someone who knows every class"
@@ -225,8 +231,9 @@ class BenefitReport(EarningDocument):
 @dataclass(frozen=True)
 class Evidence:
     """Rows with a truth: probabilities (n, K) of classes, the codes y (n,) of the true ones, the
-    class priors (K,) that the probabilities were made with, and where the rows come from. `ordered`
-    sorts the rows of two classes once.
+    class priors (K,) that the probabilities were made with, and where the rows come from; `groups`
+    (n,) are codes of the groups that were held out whole. `ordered` sorts the rows of two classes
+    once.
     """
 
     classes: Sequence[int | str]
@@ -236,6 +243,8 @@ class Evidence:
     evaluation: Source
     ordered: Callable[[], HoldoutScores]
     columns: Callable[[], Columns] = dict
+    groups: np.ndarray | None = None
+    in_words: str | None = None
 
 
 def evidence_of(model: Loaded) -> Evidence:
@@ -248,10 +257,18 @@ def evidence_of(model: Loaded) -> Evidence:
         raise Conflict(
             f"{name} has no hold-out to judge on; train it with a larger 'holdout' or more rows"
         )
-    scores, y, columns = model.holdout.scores, model.holdout.y, model.holdout.columns
-    ordered = partial(model.once, sorted_holdout)
+    holdout = model.holdout
+    evaluation = model.card.data.evaluation
     return Evidence(
-        model.classes, scores, y, model.priors, model.evaluation, ordered, columns
+        model.classes,
+        holdout.scores,
+        holdout.y,
+        model.priors,
+        model.evaluation,
+        partial(model.once, sorted_holdout),
+        holdout.columns,
+        holdout.groups,
+        None if evaluation is None else evaluation.in_words,
     )
 
 
@@ -324,6 +341,8 @@ def report(
         "matrix_in_words": in_words,
         "rows": len(y),
         "evaluation": rows.evaluation,
+        "rows_in_words": rows.in_words,
+        "groups": None if rows.groups is None else len(np.unique(rows.groups)),
         "priors": dict(zip(map(str, rows.classes), weights.tolist(), strict=True)),
         "upper_bound": bound,
         "expected_benefit": expected,

@@ -7,9 +7,9 @@ const SAME = "the same rows";
 /** Whether two versions were evaluated on the same rows, by their cards. @param {any[]} cards */
 function alike(cards) {
   const [a, b] = cards.map(({ data, seed }) => {
-    const { method, folds, rows } = data.evaluation ?? {};
+    const { method, folds, rows, by, column } = data.evaluation ?? {};
     const isAll = method === "cross-validation" && rows === data.rows; // whatever the seed
-    return [method, JSON.stringify([data.digest, method, rows, ...(isAll ? [] : [seed, folds, data.holdout_rows])]), data.digest];
+    return [method, JSON.stringify([data.digest, method, rows, by, column, ...(isAll ? [] : [seed, folds, data.holdout_rows])]), data.digest];
   });
   return a[0] && a[1] === b[1] ? SAME : a[2] === b[2] ? "different rows of the same data" : "different data";
 }

@@ -108,11 +108,22 @@ function training(found, kinds, stakes, kind) {
   const learner = new LearnerForm(kinds, kind, taskOf(found));
   const name = h("input", { required: true, pattern: NAME, value: suggested(found.name ?? "model") });
   const holdout = numberInput({ min: 0, max: 0.9, value: "0.25", needed: true });
+  const split = splits(found);
   const seed = numberInput({ min: 0, step: 1, value: "0", needed: true }), unit = h("input", { maxlength: 16 });
   return ordered("Train a model", "Train", "train", [field("Name of the model", name, "a to z, digits, _ and -"), learner.draw(),
-    h("div", { class: "fields" }, field("Share held out", holdout), field("Seed", seed), field("Unit of amounts", unit, "such as EUR"))],
-    () => ({ model: name.value, learner: learner.learner, data: { dataset: found.id }, holdout: amountIn(holdout),
-      seed: amountIn(seed), unit: unit.value.trim() || null, ...stakes.benefits, ...stakes.costs }));
+    h("div", { class: "fields" }, field("Share held out", holdout), field("Held out are", split), field("Seed", seed), field("Unit of amounts", unit, "such as EUR"))],
+    () => ({ model: name.value, learner: learner.learner, data: { dataset: found.id },
+      holdout: split.value ? { part: amountIn(holdout), ...JSON.parse(split.value) } : amountIn(holdout), seed: amountIn(seed), unit: unit.value.trim() || null, ...stakes.benefits, ...stakes.costs }));
+}
+
+/** Which rows to hold out: a choice of the columns that can serve. @param {any} found the data set */
+function splits({ columns, labels, rows }) {
+  const usable = columns.filter((/** @type {any} */ { name, missing, distinct }) => missing === 0 && distinct > 1 && !labels.includes(name));
+  const by = (/** @type {string} */ by, /** @type {string} */ words, /** @type {(one: any) => boolean} */ fits) =>
+    usable.filter(fits).map((/** @type {any} */ { name }) => [JSON.stringify({ by, column: name }), `${words} ${name}`]);
+  const isDate = (/** @type {any} */ { form }) => form?.startsWith("date") ?? false;
+  return select([["", "random rows"], ...by("time", "the last by", isDate), ...by("group", "whole groups by", (one) => one.distinct < rows && !isDate(one)),
+    ...by("time", "the last by", (one) => one.type !== "categorical" && !isDate(one))]);
 }
 
 /** @param {string} name */
@@ -125,15 +136,15 @@ function comparing(dataset, kinds, stakes) {
   const usual = ["logistic", "random_forest", "gradient_boosting"];
   const boxes = kinds.map((kind) => /** @type {const} */ ([kind.title,
     h("input", { type: "checkbox", checked: usual.includes(kind.title) })]));
-  const folds = numberInput({ min: 2, max: 20, step: 1, value: "5", needed: true });
+  const folds = numberInput({ min: 2, max: 20, step: 1, value: "5", needed: true }), split = splits(dataset);
   const [over, under] = [1, 2].map(() => numberInput({ min: 0, value: "1", needed: true }));
   const what = stakes.hasClasses ? "; it needs benefits" : ", by what a unit too much or too few costs";
   return ordered("Compare learners", "Compare", "compare",
     [h("p", { class: "soft" }, `Every learner on the same folds, every rule on the rows outside${what}.`),
       h("div", { class: "fields" }, boxes.map(([title, box]) => h("label", null, box, ` ${title}`))),
-      h("div", { class: "fields" }, field("Folds", folds),
+      h("div", { class: "fields" }, field("Folds", folds), field("Judged are", split),
         stakes.hasClasses ? null : [field("A unit too much costs", over), field("A unit too few costs", under)])],
-    () => ({ dataset: dataset.id, folds: amountIn(folds),
+    () => ({ dataset: dataset.id, ...(split.value ? { holdout: JSON.parse(split.value) } : { folds: amountIn(folds) }),
       learners: boxes.filter(([, box]) => box.checked).map(([kind]) => ({ kind, ...taskOf(dataset) })),
       ...(stakes.hasClasses ? stakes.matrix.matrix : { unit_costs: { over: amountIn(over), under: amountIn(under) } }) }));
 }

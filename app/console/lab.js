@@ -137,7 +137,7 @@ class Lab {
       [`${inUnit("benefit per case")}, by expected benefit`, written(now) + changed],
       ["by the most probable class", written(report.cost_blind.benefit)], ["upper bound", written(report.upper_bound)],
       ["share of the bound", report.expected_benefit.mu === null ? "–" : `${(100 * report.expected_benefit.mu).toFixed(1)} %`],
-      ["rows", `${short(report.rows, 9)} (${report.evaluation})`],
+      ["rows", report.rows_in_words ?? `${short(report.rows, 9)} (${report.evaluation})`],
       rival && [`the same by ${other.name}:${other.version}`,
         `${written(report2.expected_benefit.benefit)} of at most ${written(report2.upper_bound)}, ${short(report2.rows, 9)} rows`],
     ]), rival ? less([this.card, other], [report, report2]) : null, warned(report.warnings));

@@ -138,7 +138,7 @@ async function one(name, version) {
       card("Model", facts([["learner", found.learner.kind], ["classes", found.classes?.join(", ")],
         ["made", time(found.created_at)], found.unit && ["amounts in", found.unit],
         ["rows", short(found.data.rows, 9)],
-          ["evaluated on", found.data.evaluation ? found.data.evaluation.method : `${found.data.holdout_rows} held-out rows`]]),
+          ["evaluated on", found.data.evaluation ? found.data.evaluation.in_words ?? found.data.evaluation.method : `${found.data.holdout_rows} held-out rows`]]),
       h("details", null, h("summary", null, "Parameters and origin"), facts([
         ...Object.entries(found.learner.parameters).map(([key, value]) => [key, JSON.stringify(value)]),
         ["data set", found.data.dataset ?? "–"], ...[["digest", found.data.digest], ["SHA-256 of the model", Object.values(found.sha256)[0]]]

@@ -75,6 +75,14 @@ class EvaluationCard(_Part):
     rows: int = Field(
         ge=1, description="rows that were predicted by a model that did not see them"
     )
+    by: Literal["time", "group"] | None = Field(
+        default=None, description="null: a random split"
+    )
+    column: str | None = Field(default=None, description="of the times or groups")
+    groups: int | None = Field(
+        default=None, description="of these rows; null unless split by group"
+    )
+    in_words: str | None = Field(default=None, description="which rows these are")
 
 
 class DataCard(_Part):

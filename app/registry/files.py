@@ -29,6 +29,7 @@ from payoff.errors import PayoffError
 CARD = "card.json"
 ESTIMATOR = "model.joblib"
 HOLDOUT = "holdout.npz"
+_GROUPS = "groups"
 _COLUMN = "column "  # before the name of a column, in the file of columns
 # The version is read without importing scikit-learn: that takes 60 MB and 0.7 s, which linear
 # models do not need.
@@ -45,7 +46,10 @@ def pack(estimator: Any, holdout: Holdout | None = None) -> dict[str, bytes]:
     files = {ESTIMATOR: artifact.getvalue()}
     if holdout is not None:
         scores = np.asarray(holdout.scores, dtype=np.float64)
-        files[HOLDOUT] = _zipped({"scores": scores, "y": np.asarray(holdout.y)})
+        arrays = {"scores": scores, "y": np.asarray(holdout.y)}
+        if holdout.groups is not None:
+            arrays[_GROUPS] = holdout.groups.astype(np.uint32)
+        files[HOLDOUT] = _zipped(arrays)
         columns = holdout.columns()
         if columns:
             files[COLUMNS] = _zipped(
@@ -153,7 +157,10 @@ class Files:
         if HOLDOUT in files:
             with np.load(io.BytesIO(files[HOLDOUT]), allow_pickle=False) as table:
                 holdout = Holdout(
-                    table["scores"], table["y"], partial(self._columns, card)
+                    table["scores"],
+                    table["y"],
+                    partial(self._columns, card),
+                    table[_GROUPS] if _GROUPS in table.files else None,
                 )
         return Loaded(
             card, card.schema_of_features(), _unpickle(card, files[ESTIMATOR]), holdout

@@ -25,12 +25,13 @@ class Holdout:
     positions in those classes, (n,); for several labels 0 or 1 each, (n, K). For regression
     `scores` (n, 1) are the predicted numbers, and `y` (n,) the true ones. `columns` reads those
     (n,) that cells of benefit matrices may name: they are as large as the table, and few requests
-    need them.
+    need them. `groups` (n,) are codes of the groups by which rows were held out, if they were.
     """
 
     scores: np.ndarray
     y: np.ndarray
     columns: Callable[[], Mapping[str, np.ndarray]] = dict
+    groups: np.ndarray | None = None
 
 
 @dataclass(frozen=True, eq=False)

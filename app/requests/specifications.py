@@ -1,7 +1,7 @@
 """What a job is to do, as the queue stores it: typed when it is written and when it is read."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
@@ -13,7 +13,7 @@ HOLDOUT = 0.25
 FOLDS = 5
 SEED = 0
 _STAKES = {"classes", "benefits", "case_benefits", "actions", "feature_costs", "unit"}
-_SETTINGS = {"holdout", "refit", "folds", "seed", "forms"}
+_SETTINGS = {"holdout", "split", "refit", "folds", "seed", "forms"}
 
 
 class Spec(BaseModel):
@@ -37,6 +37,14 @@ class LearnerSpec(Spec):
     parameters: dict[str, Any] = {}
 
 
+class SplitSpec(Spec):
+    """By what rows are held out and split; `form` is how text stands for a moment."""
+
+    by: Literal["time", "group"]
+    column: str
+    form: str = ""
+
+
 class StakesSpec(Spec):
     """What is at stake: `benefits` (K, A) and the names of their columns, or None.
 
@@ -57,13 +65,14 @@ class StakesSpec(Spec):
 
 
 class TrainSpec(StakesSpec):
-    """What to train; `feature_costs` in the long form, or None."""
+    """What to train; `feature_costs` in the long form, or None. `split` is None for random rows."""
 
     model: str
     learner: LearnerSpec
     dataset: str
     feature_costs: list[dict[str, Any]] | None = None
     holdout: float = HOLDOUT
+    split: SplitSpec | None = None
     refit: bool = True
     seed: int = SEED
     unit: str | None = None

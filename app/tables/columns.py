@@ -296,7 +296,7 @@ class Column:
             long = f"{name!r} holds integers of more digits than numbers keep"
             return f"{long}; order a category if they are one"
         is_dense = present.max() - present.min() < n * n / _RANGE_DIVISOR
-        if len(self.distinct) == n and (is_dense or _NAMED_ID.fullmatch(name)):
+        if len(self.distinct) == n and (is_dense or names_identifier(name)):
             return (
                 f"{name!r} holds another integer in every row, as identifiers do; "
                 f"{order} keeps it"
@@ -365,6 +365,11 @@ class Column:
         codes = np.searchsorted(values, self.values)
         codes_of_labels = np.searchsorted(labels, label.values)
         return len(np.unique(codes * len(labels) + codes_of_labels)) == len(values)
+
+
+def names_identifier(name: str) -> bool:
+    """Whether a column is called as identifiers are."""
+    return _NAMED_ID.fullmatch(name) is not None
 
 
 def _notations(word: str, decimal: str) -> list[str]:

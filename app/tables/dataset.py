@@ -96,6 +96,13 @@ class Dataset:
     owner: str = ""  # the name of the key that made it, where there was one
 
     @property
+    def forms(self) -> dict[str, str]:
+        """The notation of each column that the table has beside the labels; empty without one."""
+        forms = {feature.name: feature.form for feature in self.features}
+        kept = {name: column.form for name, column in self.kept.items()}
+        return {**forms, **self.values, **kept}
+
+    @property
     def warnings(self) -> list[str]:
         """The first advice about columns."""
         return [report.advice for report in self.columns if report.advice][

@@ -16,12 +16,21 @@ from app.answering.benefit import lead_of, standings_of
 from app.jobs.job import Job
 from app.requests.datasets import EXAMPLE_ID, find_named
 from app.requests.fields import Text
+from app.requests.holdouts import HoldoutBy, read_holdout
 from app.requests.matrices import MatrixFields, matrices_of_cases, needed_matrix
 from app.requests.quantities import UnitCosts
-from app.requests.specifications import FOLDS, SEED, LearnerSpec, StakesSpec
+from app.requests.specifications import (
+    FOLDS,
+    HOLDOUT,
+    SEED,
+    LearnerSpec,
+    SplitSpec,
+    StakesSpec,
+)
 from app.stores import Stores
 from app.tables.dataset import Dataset, Table
 from app.training import jobs
+from app.training.splits import Split, folds_of, in_words, split_of
 from app.training.train import (
     Learner,
     built,
@@ -36,7 +45,7 @@ from app.training.train import (
 from app.training.warnings import separating_features
 from payoff import progress
 from payoff.decisions.benefit import class_means
-from payoff.decisions.folds import stratified_folds
+from payoff.decisions.folds import UNJUDGED, Blocks, stratified_folds
 from payoff.decisions.rule_ranking import (
     MIN_ROWS_TO_COMPARE,
     LabelledRows,
@@ -78,6 +87,11 @@ class CompareRequest(MatrixFields):
         strict=True,
         description="each is evaluated by models fitted on the others",
     )
+    holdout: HoldoutBy | None = Field(
+        default=None,
+        description="in place of `folds`: by group, folds of this part of the groups; by time,"
+        " the last part is evaluated by models fitted on the rows before it",
+    )
     seed: int = Field(default=SEED, ge=0, lt=2**32, strict=True)
 
 
@@ -90,6 +104,8 @@ class CompareSpec(StakesSpec):
     learners: list[LearnerSpec]
     unit_costs: tuple[float, float] | None = None
     folds: int = FOLDS
+    holdout: float = HOLDOUT
+    split: SplitSpec | None = None
     seed: int = SEED
 
 
@@ -126,10 +142,17 @@ def submit(
             check_columns(cases, dataset)
             stakes["case_benefits"] = cases.cells()
     learners = _buildable(resolved, B, classes)
+    if request.holdout is not None:
+        part, split = read_holdout(request.holdout, dataset)
+        if "folds" in request.model_fields_set:
+            raise Invalid.at("/folds", "send either 'folds' or 'holdout'")
+        folds = max(2, round(1 / part))
+        stakes |= {"holdout": part, "split": split, "folds": folds}
+    else:
+        stakes["folds"] = request.folds
     spec = CompareSpec(
         dataset=dataset.id,
         learners=learners,
-        folds=request.folds,
         seed=request.seed,
         **stakes,
     )
@@ -225,7 +248,8 @@ def run(stores: Stores, job: Job) -> None:
     spec = CompareSpec.model_validate(job.spec)
     with progress.part(0.0, 0.02, "reading data"):
         spec = spec.model_copy(update={"dataset": job.dataset or spec.dataset})
-        table = stores.datasets.table(spec.dataset)
+        kept = () if spec.split is None else (spec.split.column,)
+        table = stores.datasets.table(spec.dataset, kept)
         table = table if spec.unit_costs is None else table.as_numbers()
         case_matrices = matrices_of_cases(
             spec.case_benefits, len(table.y), table.numbers
@@ -234,11 +258,10 @@ def run(stores: Stores, job: Job) -> None:
             spec = spec.model_copy(
                 update={"benefits": case_matrices.mean(axis=0).tolist()}
             )
-    groups = table.y if table.classes else np.zeros(len(table.y), dtype=np.intp)
-    # A data set has at least two rows of each class.
-    fold = stratified_folds(groups, spec.folds, spec.seed)
-    with progress.part(0.02, 0.95):
-        trials = trials_of(table, fold, spec, case_matrices)
+    with progress.part(0.02, 0.03, "splitting"):
+        split, fold = _folds_of(table, spec)
+    with progress.part(0.03, 0.95):
+        trials = trials_of(table, fold, spec, case_matrices, split.blocks)
     failures = [
         (trial.name, trial.failure) for trial in trials if trial.failure is not None
     ]
@@ -247,10 +270,43 @@ def run(stores: Stores, job: Job) -> None:
         raise Invalid(
             "; ".join(f"{name}: {failure.detail}" for name, failure in failures), flaws
         )
+    rows = np.flatnonzero(fold != UNJUDGED)
+    folds = 0 if (fold <= 0).all() else spec.folds
+    words = in_words(table, split, spec.split, rows, folds)
+    if len(rows) < len(fold):
+        table = replace(table, X=table.X[rows], y=table.y[rows])
+        trials = [replace(trial, scores=trial.scores[rows]) for trial in trials]
+        case_matrices = None if case_matrices is None else case_matrices[rows]
+        fold = fold[rows]
+    if not folds:  # rules that are tuned are tuned on other rows than those they decide
+        fold = stratified_folds(_strata(table), FOLDS, spec.seed, split.blocks_of(rows))
     with progress.part(0.95, 1.0, "comparing"):
-        result = _result(table, fold, trials, spec, case_matrices)
+        result = _result(
+            table, fold, trials, spec, case_matrices, split.groups_of(rows)
+        )
+        result["rows_in_words"] = words
     with stores.database.writing() as connection:
         stores.queue.succeed(connection, job, result)
+
+
+def _strata(table: Table) -> np.ndarray:
+    """The classes (n,) that folds have in equal parts, of numbers one for all."""
+    return table.y if table.classes else np.zeros(len(table.y), dtype=np.intp)
+
+
+def _folds_of(table: Table, spec: CompareSpec) -> tuple[Split, np.ndarray]:
+    """The first split, and the fold (n,) of each row: by time the last part is the only one."""
+    strata = _strata(table)
+    if spec.split is None:
+        # A data set has at least two rows of each class.
+        fold = stratified_folds(strata, spec.folds, spec.seed)
+        return Split(np.flatnonzero(fold), np.flatnonzero(fold == 0)), fold
+    split = split_of(table, spec.holdout, spec.split, spec.seed)
+    if spec.split.by == "group":
+        return split, folds_of(strata, split, spec.folds, spec.seed)
+    fold = np.full(len(strata), UNJUDGED)
+    fold[split.holdout] = 0
+    return split, fold
 
 
 @dataclass
@@ -274,9 +330,10 @@ def trials_of(
     fold: np.ndarray,
     spec: CompareSpec,
     case_matrices: np.ndarray | None = None,
+    blocks: Blocks | None = None,
 ) -> list[_Trial]:
     """The trial of each learner: one that cannot be fitted does not spoil the others.
-    `case_matrices` are as in `built_for`.
+    `case_matrices` are as in `built_for`, `blocks` those of all rows.
 
     Every fit is a piece of work of its own; joblib's parallel_config decides where it runs.
     """
@@ -300,6 +357,8 @@ def trials_of(
             if trial.failure is None:
                 fit = _Fit(
                     number=number,
+                    learner=spec.learners[number],
+                    unit_costs=spec.unit_costs,
                     part=part,
                     begin=position / len(fits),
                     end=(position + 1) / len(fits),
@@ -308,7 +367,7 @@ def trials_of(
                 )
                 # Arrays are arguments of their own: a cluster sends each of them only once.
                 yield delayed(_outcome)(
-                    fit, spec, building, table.X, table.y, case_matrices, fold
+                    fit, building, table.X, table.y, case_matrices, fold, blocks
                 )
 
     outcomes = Parallel(prefer="threads", return_as="generator")(pieces())
@@ -329,6 +388,8 @@ class _Fit:
     """The fit of the learner `number` without the fold `part`, and its share of the progress."""
 
     number: int
+    learner: LearnerSpec
+    unit_costs: tuple[float, float] | None
     part: int
     begin: float
     end: float
@@ -338,18 +399,19 @@ class _Fit:
 
 def _outcome(
     fit: _Fit,
-    spec: CompareSpec,
     building: Mapping[str, Any],
     X: np.ndarray,
     y: np.ndarray,
     case_matrices: np.ndarray | None,
     fold: np.ndarray,
+    blocks: Blocks | None,
 ) -> tuple[_Fit, tuple[np.ndarray, float, list[bool]] | Invalid]:
     """The scores of the fold's rows as in `_Trial`, by a fit on the other rows, its seconds, and
     whether it converged, where the kind reports that; or why the fit failed.
     """
-    learner = spec.learners[fit.number]
+    learner = fit.learner
     is_held = fold == fit.part
+    blocks = None if blocks is None else blocks.take(~is_held)
     place = pointer("learners", fit.number)
     try:
         with progress.part(fit.begin, fit.end, fit.stage), placed(place, fit.features):
@@ -358,10 +420,10 @@ def _outcome(
             began = perf_counter()
             estimator.fit(X[~is_held], y[~is_held])
             seconds = perf_counter() - began
-            if spec.unit_costs is None:
+            if fit.unit_costs is None:
                 scores = checked_posterior(estimator, X[is_held])
             else:
-                scores = _quantities(estimator, X[is_held], *spec.unit_costs)
+                scores = _quantities(estimator, X[is_held], *fit.unit_costs)
     except Invalid as error:
         return fit, error
     converged = [bool(estimator.converged_)] if hasattr(estimator, "converged_") else []
@@ -435,7 +497,11 @@ def _result(
     trials: Sequence[_Trial],
     spec: CompareSpec,
     case_matrices: np.ndarray | None,
+    groups: np.ndarray | None,
 ) -> dict[str, Any]:
+    """The result, as JSON has it; `groups` (n,) are those of the rows, where folds keep them
+    whole.
+    """
     B = spec.benefit_matrix if case_matrices is None else case_matrices
     y = table.y
     fitted = [trial for trial in trials if trial.failure is None]
@@ -470,6 +536,7 @@ def _result(
         "dataset": spec.dataset,
         "classes": list(table.classes or ()),
         "rows": len(y),
+        "groups": None if groups is None else len(np.unique(groups)),
         "upper_bound": bound,
         "table": [
             {"learner": learner, **row}

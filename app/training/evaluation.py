@@ -14,10 +14,11 @@ from app.registry.loaded import Holdout
 from app.requests.matrices import matrices_of_cases
 from app.requests.specifications import TrainSpec
 from app.tables.dataset import Table
+from app.training.splits import Split, folds_of
 from payoff import progress
 from payoff.acquisition.prices import Prices
 from payoff.decisions.benefit import Prepared
-from payoff.decisions.folds import UNJUDGED, shuffled_groups, stratified_folds
+from payoff.decisions.folds import UNJUDGED
 from payoff.decisions.metrics import (
     holdout_metrics,
     multilabel_metrics,
@@ -31,79 +32,19 @@ FEWEST_TO_HOLD_OUT = 500
 _MAX_FOLDS = 10
 
 
-@dataclass(frozen=True)
-class Split:
-    """Training rows and hold-out rows."""
-
-    train: np.ndarray
-    holdout: np.ndarray
-
-
-def split_rows(y: np.ndarray, part: float, seed: int) -> Split:
-    """Hold out `part` of the rows, class by class so that every class stays in the training rows.
-
-    `y` (n,) class codes: a class of m rows gives round(part m) of them, at most m - 1. Or (n, L)
-    labels: rows are held out evenly over those that share their rarest label, and a label that
-    applies to some rows, and not to others, does so among the training rows too. Or (n,) float64
-    numbers: round(part n) rows, at most n - 1. Deterministic in `seed`. O(n log n + n L).
-    """
-    rng = np.random.default_rng(seed)
-    if y.ndim == 2:
-        is_held = _held_of_labels(y, part, rng)
-    else:
-        is_held = np.zeros(len(y), dtype=bool)
-        groups = np.zeros(len(y), dtype=np.intp) if y.dtype.kind == "f" else y
-        for rows, size in shuffled_groups(groups, part, rng):
-            is_held[rows[:size]] = True
-    return Split(np.flatnonzero(~is_held), np.flatnonzero(is_held))
-
-
-def folds_of(y: np.ndarray, split: Split, folds: int, seed: int) -> np.ndarray:
-    """The fold (n,) of each row for cross-validation: 0 is the split's hold-out, 1…folds-1 share
-    the other rows.
-
-    For class codes y (n,) and folds >= 2. The only training row of a class belongs to no fold
-    (`UNJUDGED`).
-    """
-    fold = np.zeros(len(y), dtype=np.intp)
-    folds_of_training = stratified_folds(y[split.train], folds - 1, seed)
-    fold[split.train] = np.where(
-        folds_of_training == UNJUDGED, UNJUDGED, folds_of_training + 1
-    )
-    return fold
-
-
-def _held_of_labels(y: np.ndarray, part: float, rng: np.random.Generator) -> np.ndarray:
-    """The rows (n,) of labels (n, L) to hold out, as a mask."""
-    n = len(y)
-    is_held = np.zeros(n, dtype=bool)
-    counts = y.sum(axis=0, dtype=np.int64)
-    by_rarity = np.argsort(counts, kind="stable")
-    rarest = np.where(y.any(axis=1), y[:, by_rarity].argmax(axis=1), y.shape[1])
-    shuffled = rng.permutation(n)
-    ordered = shuffled[np.argsort(rarest[shuffled], kind="stable")]
-    count = min(round(part * n), n - 1)
-    is_held[
-        ordered[((np.arange(count) + 0.5) * n / max(count, 1)).astype(np.int64)]
-    ] = True
-    for applies in (1, 0):
-        for label in np.flatnonzero((y[~is_held] != applies).all(axis=0)):
-            rows = np.flatnonzero(is_held & (y[:, label] == applies))
-            is_held[rows[:1]] = False  # a training row that shows the label
-    return is_held
-
-
 def number_of_folds(spec: TrainSpec, table: Table, split: Split) -> int:
     """The number of folds that evaluate the model; 0 where its hold-out does.
 
     Cross-validation is for one label of classes and fewer than `FEWEST_TO_HOLD_OUT` rows, where the
-    model is fitted again on all rows: the folds then have about the size of the hold-out.
+    model is fitted again on all rows: the folds then have about the size of the hold-out. By time
+    the hold-out does: models of the other folds would learn from later rows.
     """
     one_label = table.classes is not None and table.y.ndim == 1
     if not (
         one_label
         and spec.refit
         and split.holdout.size
+        and not (split.blocks is not None and split.blocks.ordered)
         and len(table.y) < FEWEST_TO_HOLD_OUT
     ):
         return 0
@@ -131,9 +72,9 @@ def cross_validated(
     split: Split,
     folds: int,
     fit: Callable[[np.ndarray], Any],
-) -> Holdout:
-    """Each row's probabilities by a model that did not see it; `fit` returns a model fitted to
-    rows.
+) -> tuple[Holdout, np.ndarray]:
+    """Each row's probabilities by a model that did not see it, and the rows that have them; `fit`
+    returns a model fitted to rows.
 
     The first fold is the `holdout`, whose model is fitted already. The only training row of a class
     is left out.
@@ -150,13 +91,15 @@ def cross_validated(
                 scores[rows] = fit(np.flatnonzero(fold != part)).posterior(
                     table.X[rows]
                 )
-    predicted = fold != UNJUDGED
-    return held_out_rows(scores[predicted], table, np.flatnonzero(predicted))
+    predicted = np.flatnonzero(fold != UNJUDGED)
+    return held_out_rows(scores[predicted], table, split, predicted), predicted
 
 
-def held_out_rows(scores: np.ndarray, table: Table, rows: np.ndarray) -> Holdout:
-    """The scores (n, K) of `rows` (n,) with their labels, and with their numbers where they have
-    exclusive classes.
+def held_out_rows(
+    scores: np.ndarray, table: Table, split: Split, rows: np.ndarray
+) -> Holdout:
+    """The scores (n, K) of `rows` (n,) with their labels and groups, and with their numbers where
+    they have exclusive classes.
     """
     exclusive = table.classes is not None and table.y.ndim == 1
     numbers = table.numbers if exclusive else {}
@@ -164,19 +107,21 @@ def held_out_rows(scores: np.ndarray, table: Table, rows: np.ndarray) -> Holdout
         scores,
         table.y[rows],
         lambda: {name: values[rows] for name, values in numbers.items()},
+        split.groups_of(rows),
     )
 
 
-def held_out(estimator: Any, table: Table, rows: np.ndarray) -> Holdout | None:
-    """A fitted estimator's predictions for the held-out `rows`, if there are any.
+def predicted_holdout(estimator: Any, table: Table, split: Split) -> Holdout | None:
+    """A fitted estimator's predictions for the held-out rows, if there are any.
 
     A table without classes has numbers for labels, which the estimator predicts.
     """
+    rows = split.holdout
     if not rows.size:
         return None
     X = table.X[rows]
     scores = estimator.posterior(X) if table.classes else estimator.values(X)[:, None]
-    return held_out_rows(scores, table, rows)
+    return held_out_rows(scores, table, split, rows)
 
 
 def metrics_of(
@@ -185,7 +130,8 @@ def metrics_of(
     """Metrics of the predictions `holdout` by models that did not see their rows, and of acquiring
     features on the held-out `rows`.
     """
-    return _metrics(holdout, table, spec) | _acquisition(estimator, spec, table, rows)
+    figures = metrics_of_predictions(holdout, table, spec)
+    return figures | _acquisition(estimator, spec, table, rows)
 
 
 def _acquisition(
@@ -318,7 +264,10 @@ def _priors(table: Table, rows: np.ndarray) -> dict[str, float]:
     return dict(zip(map(str, table.classes), shares.tolist(), strict=True))
 
 
-def _metrics(holdout: Holdout, table: Table, spec: TrainSpec) -> dict[str, Any]:
+def metrics_of_predictions(
+    holdout: Holdout, table: Table, spec: TrainSpec
+) -> dict[str, Any]:
+    """Metrics of the predictions alone, as of `metrics_of`."""
     if table.classes is None:
         return regression_metrics(holdout.scores[:, 0], holdout.y)
     if holdout.y.ndim == 2:

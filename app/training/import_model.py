@@ -28,15 +28,15 @@ from app.tables.text import some_of
 from app.training import jobs
 from app.training.evaluation import (
     FitReport,
-    Split,
     card_to_publish,
     held_out_rows,
     metrics_of,
 )
+from app.training.splits import Split
 from app.training.train import has_ended, listed_costs, publish
 from app.training.warnings import no_ranking, rare_classes, separating_features
 from payoff import progress
-from payoff.errors import Invalid, PayoffError
+from payoff.errors import Invalid, PayoffError, counted
 from payoff.learners.imported import (
     CHANGE,
     FOLDS,
@@ -233,15 +233,16 @@ def _evaluated(
     rows = np.arange(len(table.y))
     check_order(P, table.y, table.classes or ())
     method = _method(spec.calibration, P, table.y)
-    evaluation = EvaluationCard(method="hold-out", rows=len(rows))
+    in_words = f"all {counted(len(rows), 'row')} of the data set"
+    evaluation = EvaluationCard(method="hold-out", rows=len(rows), in_words=in_words)
     if method != "none":
         with progress.part(0.5, 0.6, "calibrating"):
             P = model.calibrate(method, P, table.y, spec.seed)
         evaluation = EvaluationCard(
-            method="cross-validation", folds=FOLDS, rows=len(rows)
+            method="cross-validation", folds=FOLDS, rows=len(rows), in_words=in_words
         )
-    holdout = held_out_rows(P, table, rows)
     split = Split(rows, rows)
+    holdout = held_out_rows(P, table, split, rows)
     made = {"format": spec.format, "calibration": method}
     spec = spec.model_copy(
         update={"learner": LearnerSpec(kind=spec.learner.kind, parameters=made)}

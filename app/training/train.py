@@ -1,7 +1,8 @@
 """Training: requests are checked and accepted as jobs; a job fits, evaluates and publishes."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from time import perf_counter, time
 from typing import Annotated, Any, Literal
@@ -14,11 +15,12 @@ from app.access.caller import Caller
 from app.errors import NotFound
 from app.jobs.job import Job
 from app.outcomes.decision import DAY
+from app.registry import loaded
 from app.registry.card import Card, EvaluationCard
-from app.registry.loaded import Holdout
 from app.requests.costs import FeatureCosts, parse_prices
 from app.requests.datasets import EXAMPLE_ID, find_named
 from app.requests.fields import Name, Names, Text, WireModel, limit_entries
+from app.requests.holdouts import Holdout, read_holdout
 from app.requests.matrices import (
     MatrixFields,
     Stakes,
@@ -26,7 +28,13 @@ from app.requests.matrices import (
     read_matrix,
     refuse_actions,
 )
-from app.requests.specifications import HOLDOUT, SEED, LearnerSpec, TrainSpec
+from app.requests.specifications import (
+    HOLDOUT,
+    SEED,
+    LearnerSpec,
+    SplitSpec,
+    TrainSpec,
+)
 from app.stores import Stores
 from app.tables.dataset import Dataset, Table
 from app.tables.features import Schema
@@ -36,13 +44,23 @@ from app.training.evaluation import (
     FitReport,
     card_to_publish,
     cross_validated,
-    held_out,
     metrics_of,
+    metrics_of_predictions,
     number_of_folds,
     of_a_fold,
-    split_rows,
+    predicted_holdout,
+)
+from app.training.splits import (
+    Split,
+    evaluation_card,
+    split_by,
+    split_of,
 )
 from app.training.warnings import (
+    SplitDoubt,
+    doubt_about,
+    likely_splits,
+    moving_shares,
     no_ranking,
     notes,
     rare_classes,
@@ -58,6 +76,8 @@ from payoff.learners import catalogue
 from payoff.learners.parameters import LearnerRequest, request_of
 
 KIND = "train"
+# seconds of the evaluation, up to which a doubtful split is compared with a better one
+_CHEAP_SECONDS = 5.0
 _EXTREME = "its parameters are too extreme for these data"
 
 Cell = Annotated[Any, WithJsonSchema({"type": ["number", "string", "boolean", "null"]})]
@@ -130,12 +150,9 @@ class TrainRequest(MatrixFields):
     feature_costs: FeatureCosts = Field(
         default=None, description="what it costs to learn each feature's value"
     )
-    holdout: float = Field(
+    holdout: Holdout = Field(
         default=HOLDOUT,
-        ge=0,
-        le=0.9,
-        strict=True,
-        description="part held out to evaluate the model; 0: none",
+        description="part held out to evaluate the model, at random, by time or by group; 0: none",
     )
     refit: StrictBool = Field(
         default=True,
@@ -193,6 +210,7 @@ def _specification(
         check_columns(cases, dataset)
     with placed():
         learner = built(learner, B, classes)
+    holdout, split = read_holdout(request.holdout, dataset)
     return TrainSpec(
         model=request.model,
         learner=LearnerSpec(kind=learner.kind, parameters=learner.parameters),
@@ -201,7 +219,8 @@ def _specification(
         case_benefits=None if cases is None else cases.cells(),
         actions=actions,
         feature_costs=listed_costs(request.feature_costs, dataset),
-        holdout=request.holdout,
+        holdout=holdout,
+        split=split,
         refit=request.refit,
         seed=request.seed,
         unit=request.unit,
@@ -333,7 +352,7 @@ def publish(
     job: Job,
     card: Card,
     estimator: Any,
-    holdout: Holdout | None,
+    holdout: loaded.Holdout | None,
     warnings_of_job: Sequence[str],
 ) -> None:
     """Publish a version and finish `job`, with the warnings of the card and those of the job alone.
@@ -428,7 +447,9 @@ def finite(answers: np.ndarray, quantity: str) -> np.ndarray:
     return answers
 
 
-def trained(stores: Stores, job: Job) -> tuple[Card, Any, Holdout | None, list[str]]:
+def trained(
+    stores: Stores, job: Job
+) -> tuple[Card, Any, loaded.Holdout | None, list[str]]:
     """Fit without the hold-out, evaluate on it, fit on all rows: the card, the estimator, the
     hold-out and the warnings of the job beside those of the card.
 
@@ -437,8 +458,11 @@ def trained(stores: Stores, job: Job) -> tuple[Card, Any, Holdout | None, list[s
     """
     spec = TrainSpec.model_validate(job.spec)
     with progress.part(0.0, 0.05, "reading data"):
-        table = _table(stores, job, spec)
-        rows = split_rows(table.y, spec.holdout, spec.seed)
+        dataset = stores.datasets.find(job.dataset or spec.dataset)
+        is_random = job.kind == KIND and spec.split is None and spec.holdout > 0
+        splits = likely_splits(dataset) if is_random else []
+        table = _table(stores, dataset, spec, splits)
+        rows = split_of(table, spec.holdout, spec.split, spec.seed)
         case_matrices = matrices_of_cases(
             spec.case_benefits, len(table.y), table.numbers
         )
@@ -447,23 +471,21 @@ def trained(stores: Stores, job: Job) -> tuple[Card, Any, Holdout | None, list[s
                 update={"benefits": case_matrices.mean(axis=0).tolist()}
             )
     refit = spec.refit and rows.holdout.size > 0
-    folds = number_of_folds(spec, table, rows)
-    evaluation = 0.6 if refit else 0.9  # the progress at which the evaluation begins
+    end = 0.6 if refit else 0.9  # the progress at which the evaluation begins
     clock = _Clock()
-    with progress.part(0.05, 0.2 if folds else evaluation, "fitting"), clock.running():
-        estimator = _fitted(spec, table, case_matrices, rows.train)
-    holdout = held_out(estimator, table, rows.holdout)
-    if folds and holdout is not None:
-        with progress.part(0.2, evaluation, "cross-validation"), clock.running():
-            spec_of_fold = of_a_fold(spec, folds)
-            fit = partial(_fitted, spec_of_fold, table, case_matrices)
-            holdout = cross_validated(holdout, spec, table, rows, folds, fit)
-    with progress.part(evaluation, evaluation + 0.05, "evaluating"):
+    with progress.part(0.05, end):
+        evaluated = _evaluated(spec, table, case_matrices, rows, clock)
+    estimator = evaluated.estimator
+    holdout = evaluated.holdout
+    with progress.part(end, end + 0.05, "evaluating"):
         metrics = (
             {}
             if holdout is None
             else metrics_of(estimator, holdout, spec, table, rows.holdout)
         )
+        doubts = [*map(doubt_about, splits), *filter(None, [repeated_rows(table)])]
+        judge = partial(_metrics_by, spec, table, case_matrices, clock.seconds)
+        figures = [[metrics, *judge(doubt)] for doubt in doubts]
     warnings_of_job = notes(estimator, spec)
     if refit:
         stage = progress.part(0.65, 0.95, "fitting on all rows")
@@ -475,19 +497,50 @@ def trained(stores: Stores, job: Job) -> tuple[Card, Any, Holdout | None, list[s
         *(getattr(estimator, "doubts_", ()) or no_ranking(estimator, holdout)),
         # The scores of a calibration are expected to separate the classes.
         *(separating_features(table) if job.kind == KIND else ()),
-        *repeated_rows(table),
+        *(moving_shares(table) if is_random else ()),
     ]
-    if holdout is None:
-        evaluation_card = None
-    elif folds > 1:
-        evaluation_card = EvaluationCard(
-            method="cross-validation", folds=folds, rows=len(holdout.y)
-        )
-    else:
-        evaluation_card = EvaluationCard(method="hold-out", rows=len(holdout.y))
-    report = FitReport(metrics, evaluation_card, warnings, round(clock.seconds, 3))
+    for doubt, pair in zip(doubts, figures, strict=True):
+        place = warnings if doubt.is_grave(pair) else warnings_of_job
+        place.append(doubt.sentence(pair))
+    report = FitReport(metrics, evaluated.card, warnings, round(clock.seconds, 3))
     card = card_to_publish(estimator, job, spec, table, rows, report, refit=refit)
     return card, estimator, holdout, warnings_of_job
+
+
+@dataclass(frozen=True)
+class _Evaluated:
+    """A model fitted without the hold-out, and the predictions of rows by models that did not see
+    them, with the rows that these are; None without a hold-out.
+    """
+
+    estimator: Any
+    holdout: loaded.Holdout | None
+    card: EvaluationCard | None
+
+
+def _evaluated(
+    spec: TrainSpec,
+    table: Table,
+    case_matrices: np.ndarray | None,
+    rows: Split,
+    clock: "_Clock",
+) -> _Evaluated:
+    """Fit without the hold-out, and to folds of small tables; the seconds go to the `clock`."""
+    folds = number_of_folds(spec, table, rows)
+    predicted = rows.holdout
+    share_of_first = 0.27 if folds else 1.0
+    with progress.part(0.0, share_of_first, "fitting"), clock.running():
+        estimator = _fitted(spec, table, case_matrices, rows, rows.train)
+    holdout = predicted_holdout(estimator, table, rows)
+    if holdout is None:
+        return _Evaluated(estimator, None, None)
+    if folds:
+        with progress.part(share_of_first, 1.0, "cross-validation"), clock.running():
+            spec_of_fold = of_a_fold(spec, folds)
+            fit = partial(_fitted, spec_of_fold, table, case_matrices, rows)
+            holdout, predicted = cross_validated(holdout, spec, table, rows, folds, fit)
+    card = evaluation_card(table, rows, spec.split, predicted, folds)
+    return _Evaluated(estimator, holdout, card)
 
 
 class _Clock:
@@ -502,8 +555,32 @@ class _Clock:
         self.seconds += perf_counter() - began
 
 
-def _table(stores: Stores, job: Job, spec: TrainSpec) -> Table:
-    table = stores.datasets.table(job.dataset or spec.dataset)
+def _metrics_by(
+    spec: TrainSpec,
+    table: Table,
+    case_matrices: np.ndarray | None,
+    seconds: float,
+    doubt: SplitDoubt,
+) -> Iterator[dict[str, Any]]:
+    """The metrics by the split that a doubt recommends; none where a random split took too many
+    `seconds`, or where such a split is not possible.
+    """
+    if seconds > _CHEAP_SECONDS:
+        return
+    spec = spec.model_copy(update={"split": doubt.split})
+    with suppress(Invalid):
+        split = split_by(table, spec.holdout, doubt.blocks(table), spec.seed)
+        holdout = _evaluated(spec, table, case_matrices, split, _Clock()).holdout
+        if holdout is not None:
+            yield metrics_of_predictions(holdout, table, spec)
+
+
+def _table(
+    stores: Stores, dataset: Dataset, spec: TrainSpec, splits: Sequence[SplitSpec]
+) -> Table:
+    """The table, with the columns of the splits and of the spec's."""
+    columns = {split.column for split in (*splits, spec.split) if split is not None}
+    table = stores.datasets.table(dataset.id, columns)
     # The probabilities of a calibration keep the order of the request.
     if "classes" in spec.learner.parameters:
         return table.with_classes(spec.learner.parameters["classes"])
@@ -528,10 +605,14 @@ def built_for(
 
 
 def _fitted(
-    spec: TrainSpec, table: Table, case_matrices: np.ndarray | None, rows: np.ndarray
+    spec: TrainSpec,
+    table: Table,
+    case_matrices: np.ndarray | None,
+    split: Split,
+    rows: np.ndarray,
 ) -> Any:
-    """A fitted estimator; if its kind can, it has learned when more features are not worth their
-    prices.
+    """An estimator fitted to the `rows`, split as the hold-out is; if its kind can, it has learned
+    when more features are not worth their prices.
     """
     estimator = built_for(
         rows,
@@ -545,6 +626,7 @@ def _fitted(
     )
     X = table.X[rows]
     y = table.y[rows]
+    blocks = split.blocks_of(rows)
     stops = hasattr(estimator, "learn_stops") and not estimator.regresses
     with placed(features=table.schema.names):
         with progress.part(0.0, 0.6 if stops else 1.0):

@@ -1,24 +1,44 @@
 """The warnings of a training job: rare classes, predictions that do not rank, features that
-separate the classes, repeated rows, and parameters that the fit did not use.
+separate the classes, a random split where rows repeat or have a time, shares of classes that move,
+and parameters that the fit did not use.
 """
 
+import json
 import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from app.registry.loaded import Holdout
-from app.requests.specifications import TrainSpec
-from app.tables.dataset import Table
+from app.requests.specifications import SplitSpec, TrainSpec
+from app.tables.columns import names_identifier
+from app.tables.dataset import Dataset, Table
+from app.tables.notations import ISO
 from app.tables.text import some_of
-from app.training.evaluation import Split
+from app.training.splits import Split, blocks_of
 from payoff.decisions.calibration import MIN_ROWS_OF_CURVE
+from payoff.decisions.folds import Blocks
 from payoff.decisions.metrics import mean_rank_area
 from payoff.errors import counted
 
 _MORE_DATA = "provide other features, or more rows"
 _MAX_NAMED = 5
 _SHARE_OF_REPEATS = 0.05  # of the rows, from which repeats are named
+# of the rows, different values of an identifier that repeats: of fewer all may be in training
+_FEWEST_GROUPS = 0.01
+# metrics by which splits are compared, the first that a model has
+_FIGURES = {
+    "benefit": "the benefit of a case",
+    "auc": "the area under the ROC curve",
+    "mae": "the mean absolute error",
+    "subset_accuracy": "the share of rows whose labels are all right",
+}
+_CLEAR_LOSS = 0.05  # of a figure, from which answers repeat the warning
+_CLEAR_SHARE = 0.05  # of the rows, by which the share of a class moves
+_CLEAR_MOVE = 4.0  # standard errors
 _RANKED_ROWS = 10_000  # rows of the evaluation whose ranking is checked
 # rows of a class, and of other classes, for a ranking with a meaning
 _FEWEST_RANKED = 10
@@ -160,29 +180,152 @@ def _correct_by_category(column: np.ndarray, y: np.ndarray) -> int:
     return int(np.count_nonzero((near > 0) & (2 * alike >= near)))
 
 
-def repeated_rows(table: Table) -> list[str]:
-    """A sentence if many rows of the table occur again though two columns separate rows.
+@dataclass(frozen=True)
+class SplitDoubt:
+    """Why a random split may promise too much, what to do, and the `blocks` of a better split; by
+    the column of `split`, which repeated rows do not have.
+    """
+
+    reason: str
+    remedy: str
+    blocks: Callable[[Table], Blocks]
+    split: SplitSpec | None = None
+
+    def sentence(self, figures: Sequence[Mapping[str, Any]]) -> str:
+        """The reason and the remedy; where metrics by a random split and by this one are known,
+        with one of their `_FIGURES`.
+        """
+        sentence = f"{self.reason}; {self.remedy}"
+        for name, (at_random, value) in _figures(figures):
+            return (
+                f"{sentence}: {name} is then {value:.3g}, and {at_random:.3g} at random"
+            )
+        return sentence
+
+    def is_grave(self, figures: Sequence[Mapping[str, Any]]) -> bool:
+        """Whether answers are to repeat the sentence: rows repeat, or the model is clearly worse by
+        the other split.
+        """
+        losses = [
+            abs(value - at_random) / max(abs(at_random), 1e-12)
+            for name, (at_random, value) in _figures(figures)
+            if (value > at_random) == (name == _FIGURES["mae"])
+        ]
+        return self.split is None or max(losses, default=0.0) > _CLEAR_LOSS
+
+
+def _figures(
+    metrics: Sequence[Mapping[str, Any]],
+) -> Iterator[tuple[str, list[float]]]:
+    """The first of `_FIGURES` that all of these metrics have, by its name, if there are several."""
+    for key, name in _FIGURES.items():
+        values = [figures.get(key) for figures in metrics]
+        known = [value for value in values if value is not None]
+        if 1 < len(known) == len(values):
+            yield name, known
+            return
+
+
+def likely_splits(dataset: Dataset) -> list[SplitSpec]:
+    """The columns by which new cases will differ from the rows of training: the identifier that
+    repeats most, and the latest of the moments. The record is enough to find them.
+    """
+    forms = dataset.forms
+    reports = [
+        report
+        for report in dataset.columns
+        if report.name in forms and report.missing == 0 and (report.distinct or 0) > 1
+    ]
+    identifiers = [
+        (report.distinct or 0, report.name)
+        for report in reports
+        if _FEWEST_GROUPS * dataset.rows
+        <= (report.distinct or 0)
+        <= (1 - _SHARE_OF_REPEATS) * dataset.rows
+        and (report.name in dataset.kept or names_identifier(report.name))
+        and not forms[report.name]
+    ]
+    moments = [
+        (report.examples[-1:], report.name)
+        for report in reports
+        if forms[report.name].startswith(ISO)
+    ]
+    groups = [SplitSpec(by="group", column=name) for _, name in sorted(identifiers)]
+    times = [
+        SplitSpec(by="time", column=name, form=forms[name])
+        for _, name in sorted(moments, reverse=True)
+    ]
+    return [*groups[:1], *times[:1]]
+
+
+def doubt_about(split: SplitSpec) -> SplitDoubt:
+    """The doubt that a column gives, of which `likely_splits` are."""
+    column = split.column
+    reasons = {
+        "group": f"rows with one value of {column!r} are in training and in the evaluation, and for"
+        " cases with new values the figures may be too good",
+        "time": f"{column!r} has moments and the split is random: for later cases the figures may"
+        " be too good",
+    }
+    request = json.dumps({"by": split.by, "column": column}, ensure_ascii=False)
+    return SplitDoubt(
+        reasons[split.by],
+        f"hold out by it ('holdout': {request})",
+        partial(blocks_of, by=split),
+        split,
+    )
+
+
+def moving_shares(table: Table) -> list[str]:
+    """A sentence if the shares of the classes differ between the first and the last rows.
+
+    Not of files that are sorted by class.
+    """
+    quarter = len(table.y) // 4
+    if table.classes is None or table.y.ndim > 1 or quarter < MIN_ROWS_OF_CURVE:
+        return []
+    first, last = (
+        np.bincount(rows, minlength=len(table.classes)) / quarter
+        for rows in (table.y[:quarter], table.y[-quarter:])
+    )
+    mean = (first + last) / 2
+    error = np.sqrt(2 * mean * (1 - mean) / quarter)
+    k = int(np.abs(last - first).argmax())
+    is_sorted = min(first[k], last[k]) == 0 or max(first[k], last[k]) == 1
+    if is_sorted or abs(last - first)[k] < max(_CLEAR_SHARE, _CLEAR_MOVE * error[k]):
+        return []
+    message = (
+        f"the share of {table.classes[k]!r} is {first[k]:.0%} in the first quarter of the rows and"
+        f" {last[k]:.0%} in the last: if new cases are like the last, send the shares of these as"
+        " 'priors' when deciding, or hold out by time"
+    )
+    return [message]
+
+
+def repeated_rows(table: Table) -> SplitDoubt | None:
+    """The doubt if many rows of the table occur again though two columns separate rows.
 
     Rows of few different values, or of one column, repeat without being copies. O(n m log n).
     """
     n, m = table.X.shape
     if n < 2 or m < 2:
-        return []
+        return None
     X = np.where(
         np.isnan(table.X), np.nan, table.X + 0.0
     )  # one kind of NaN, one of zero
-    different = len(np.unique(X.view(np.dtype((np.void, X.itemsize * m)))))
+    rows = X.view(np.dtype((np.void, X.itemsize * m))).ravel()
+    different = len(np.unique(rows))
     repeats = n - different
     if (
         repeats < _SHARE_OF_REPEATS * n
         or sum(_separates_rows(column, different) for column in X.T) < 2
     ):
-        return []
-    message = (
+        return None
+    reason = (
         f"{repeats:,} of {n:,} rows are repeats of others: if these are copies, the metrics, and"
-        " what the model promises for new cases, are too good; train with each row once"
+        " what the model promises for new cases, are too good"
     )
-    return [message]
+    return SplitDoubt(reason, "train with each row once", lambda _: Blocks.of(rows))
 
 
 def _separates_rows(column: np.ndarray, different: int) -> bool:

@@ -59,7 +59,7 @@ def compared(monkeypatch, *ways, with_logistic=True):
         learners.append({"kind": f"stub{i}", "parameters": {}})
     done = {}
     stores = SimpleNamespace(
-        datasets=SimpleNamespace(table=lambda _: table),
+        datasets=SimpleNamespace(table=lambda *_: table),
         database=SimpleNamespace(writing=nullcontext),
         queue=SimpleNamespace(succeed=lambda _, __, result: done.update(result)),
     )

@@ -14,7 +14,8 @@ from app.requests.specifications import LearnerSpec, TrainSpec
 from app.requests.strange_values import strange_values
 from app.tables.dataset import Table
 from app.tables.features import Feature, Schema
-from app.training.evaluation import feature_cards, split_rows
+from app.training.evaluation import feature_cards
+from app.training.splits import split_rows
 from app.training.warnings import (
     no_ranking,
     notes,
@@ -245,8 +246,8 @@ FEW_VALUES = RANDOM.integers(0, 3, size=(100, 4)).astype(float)
 def test_copies_are_named(X, repeats):
     found = repeated_rows(SimpleNamespace(X=X))
 
-    assert len(found) == bool(repeats)
-    assert not repeats or found[0].startswith(f"{repeats} of {len(X)} rows")
+    assert (found is not None) == bool(repeats)
+    assert found is None or found.reason.startswith(f"{repeats} of {len(X)} rows")
 
 
 PRICED = [

@@ -71,6 +71,10 @@ class Comparison(BaseModel):
     dataset: str
     classes: list[int | str]
     rows: int
+    rows_in_words: str = Field(description="which rows of the data set these are")
+    groups: int | None = Field(
+        description="of the rows, where folds have whole groups: intervals count these"
+    )
     upper_bound: float = Field(
         description="mean benefit of someone who knows every class"
     )

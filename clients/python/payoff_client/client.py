@@ -191,10 +191,11 @@ class Service(Linked[Mode]):
 
         `data` is a frame, a list of objects, the path of a file, or without `label` the id or name
         of a data set. `learner` is a kind, or an object of `kind` and its parameters. `options` are
-        the other fields of `/train`: `benefits`, `actions`, `feature_costs`, `holdout`, `refit`,
-        `seed`, `unit`; and `delimiter`, `decimal`, `encoding` of a CSV file, `types` by column. The
-        `dataset` of the model describes the upload, with a report on its columns. Raises Invalid,
-        whose `columns` have that report, and JobFailed where the training fails.
+        the other fields of `/train`: `benefits`, `actions`, `feature_costs`, `holdout` (a part, or
+        `{"by": "time", "column": "applied"}`), `refit`, `seed`, `unit`; and `delimiter`, `decimal`,
+        `encoding` of a CSV file, `types` by column. The `dataset` of the model describes the
+        upload, with a report on its columns. Raises Invalid, whose `columns` have that report, and
+        JobFailed where the training fails.
         """
         fields, dataset, uploaded = await self._stored(data, label, name, options)
         order = {"model": name, "learner": named(learner, "kind"), **fields}
@@ -302,8 +303,9 @@ class Service(Linked[Mode]):
         """The benefit of each learner with each rule on the same folds: `table` and `best`.
 
         Notebooks show a chart, too. `data` is as for `train`; `options` are `actions`,
-        `unit_costs`, `folds`, `seed`, and `delimiter`, `decimal`, `encoding` of a CSV file. Amounts
-        are in the unit of `benefits`, per row. Raises JobFailed where the comparison fails.
+        `unit_costs`, `folds` or `holdout`, `seed`, and `delimiter`, `decimal`, `encoding` of a CSV
+        file. Amounts are in the unit of `benefits`, per row. Raises JobFailed where the comparison
+        fails.
         """
         fields, dataset, uploaded = await self._stored(data, label, None, options)
         kinds = [named(learner, "kind") for learner in learners]

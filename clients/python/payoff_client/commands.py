@@ -139,6 +139,18 @@ def _pair(option: str, text: str, pattern: str) -> tuple[str, str]:
     return name, value
 
 
+def _holdout(chosen: argparse.Namespace) -> dict[str, Any]:
+    """The option for which rows are held out."""
+    if chosen.holdout_by is None:
+        return _options(chosen, "holdout")
+    by, _, column = chosen.holdout_by.partition(":")
+    if by not in ("time", "group") or not column:
+        pattern = "time:COLUMN or group:COLUMN"
+        raise ValueError(f"--holdout-by takes {pattern}, not {chosen.holdout_by!r}")
+    part = {} if chosen.holdout is None else {"part": chosen.holdout}
+    return {"holdout": {**part, "by": by, "column": column}}
+
+
 def _types(chosen: argparse.Namespace) -> dict[str, Any]:
     """The options for how a table is read."""
     options = _options(
@@ -186,6 +198,14 @@ TYPE = (
         metavar="CLASS",
     ),
     arg("--label-type", "number: integers are numbers to regress on, not classes"),
+)
+HELD = (
+    arg("--holdout", "part held out to evaluate (default 0.25)", type=float),
+    arg(
+        "--holdout-by",
+        "time:COLUMN for the last rows, group:COLUMN for whole groups (default: random rows)",
+        metavar="BY:COLUMN",
+    ),
 )
 WRITTEN = (
     arg("--delimiter", "of CSV (default ,)"),
@@ -267,7 +287,7 @@ def _learner(text: str) -> Any:
     ),
     arg("--benefits", _MATRIX, metavar="FILE"),
     arg("--feature-costs", "JSON file: {feature: number}", metavar="FILE"),
-    arg("--holdout", "part held out to evaluate", type=float),
+    *HELD,
     arg("--seed", type=int),
     arg("--unit", "of all amounts, such as EUR"),
     *TYPE,
@@ -276,7 +296,7 @@ def _learner(text: str) -> Any:
 def train(client: Payoff, chosen: argparse.Namespace) -> None:
     """Print the version that was published, and its metrics."""
     options = stakes_of(chosen.benefits) | _types(chosen)
-    options |= _options(chosen, "holdout", "seed", "unit", *_WRITTEN)
+    options |= _holdout(chosen) | _options(chosen, "seed", "unit", *_WRITTEN)
     if chosen.feature_costs:
         options["feature_costs"] = terminal.document_of(chosen.feature_costs)
     learner = _learner(chosen.learner)
@@ -373,6 +393,7 @@ def _state_text(state: Mapping[str, Any]) -> str:
     arg("--learner", "kind or JSON; repeat it", action="append", required=True),
     arg("--benefits", _MATRIX, metavar="FILE", required=True),
     arg("--folds", type=int),
+    *HELD,
     arg("--chart", "write an SVG", metavar="FILE"),
     *TYPE,
     *WRITTEN,
@@ -381,7 +402,7 @@ def compare(client: Payoff, chosen: argparse.Namespace) -> None:
     """Print the table, the best first."""
     learners = [_learner(text) for text in chosen.learner]
     options = {"benefits": None, **stakes_of(chosen.benefits), **_types(chosen)}
-    options |= _options(chosen, "folds", *_WRITTEN)
+    options |= _holdout(chosen) | _options(chosen, "folds", *_WRITTEN)
     options |= {
         "label": chosen.label,
         "learners": learners,

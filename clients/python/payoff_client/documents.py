@@ -113,7 +113,7 @@ class PricedMatrix(MatrixOptions, total=False):
 class TrainOptions(PricedMatrix, UploadOptions, total=False):
     """The other fields of `/train`, and how a file is read."""
 
-    holdout: float
+    holdout: float | Fields  # a part, or an object of `part`, `by` and `column`
     refit: bool
     seed: int
     unit: str
@@ -125,6 +125,7 @@ class CompareOptions(UploadOptions, total=False):
     actions: Sequence[str]
     unit_costs: Fields
     folds: int
+    holdout: Fields  # in place of `folds`: `part`, `by` and `column`
     seed: int
 
 

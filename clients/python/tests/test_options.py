@@ -36,12 +36,14 @@ OPTIONS = {  # commands, and options that each change what they do
     "predict m:1 cases.csv --out o.csv": "--json",
     "train rows.csv --label label --name m": "--label pain|--name other|"
     "--learner tree|--benefits benefits.json"
+    "|--holdout-by time:day"
     f"|--feature-costs costs.json|--holdout 0.5|--seed 7|--unit EUR|{READ}|{DIALECT}{GLOBAL}",
     "retrieve numbers.csv": f"--setting multilabel|--loss f1|--beta 2|{GLOBAL}",
     "acquire m:1 --next": f"--known age=1|--budget 3|--benefits benefits.json|{GLOBAL}",
     "acquire m:1": "--next",
     "compare rows.csv --label label --learner tree --benefits benefits.json": "--label pain|"
     "--learner forest"
+    "|--holdout 0.5|--holdout-by group:ward"
     f"|--benefits winter|--folds 3|--chart c.svg|{READ}|{DIALECT}{GLOBAL}",
     "models": GLOBAL,
     "models m": "--alias best=1|--matrix autumn=benefits.json|--guarantee careful=sure.json"
@@ -54,6 +56,7 @@ REFUSED = {
     "models --alias best=1": "need a model",
     "predict m:1 cases.csv --json": "--out",
     "predict m:1 cases.csv --delimiter ;;": "1-character string",
+    "train ds_1 --name m --holdout-by day": "time:COLUMN or group:COLUMN, not 'day'",
     "acquire m:1 --known age": "--known takes FEATURE=VALUE, not 'age'",
 }
 
@@ -196,6 +199,22 @@ def test_known_values_are_numbers_text_or_cannot_be_had(run):
     }.items():
         _, (asked, *_), _ = run(f"acquire m:1 --next --known {given}")
         assert json.loads(asked[-1][-1])["known"] == known
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ("--holdout 0.5", 0.5),
+        ("--holdout-by time:a:b", {"by": "time", "column": "a:b"}),
+        (
+            "--holdout 0.5 --holdout-by group:ward",
+            {"part": 0.5, "by": "group", "column": "ward"},
+        ),
+    ],
+)
+def test_a_hold_out_is_a_part_or_by_a_column(run, options, expected):
+    _, (asked, *_), _ = run(f"train ds_1 --name m {options}")
+    assert json.loads(asked[0][-1])["holdout"] == expected
 
 
 @pytest.mark.parametrize(
