@@ -418,7 +418,7 @@ def _outcome(
             request = catalogue.stored(learner.kind, learner.parameters)
             estimator = built_for(~is_held, case_matrices, request, **building)
             began = perf_counter()
-            estimator.fit(X[~is_held], y[~is_held])
+            estimator.fit(X[~is_held], y[~is_held], blocks=blocks)
             seconds = perf_counter() - began
             if fit.unit_costs is None:
                 scores = checked_posterior(estimator, X[is_held])

@@ -490,7 +490,7 @@ def trained(
     if refit:
         stage = progress.part(0.65, 0.95, "fitting on all rows")
         with stage, clock.running(), placed(features=table.schema.names):
-            estimator.refit(table.X, table.y)
+            estimator.refit(table.X, table.y, blocks=rows.blocks)
             _check_answers(estimator, table, table.X)
     warnings = [
         *rare_classes(table, rows),
@@ -630,7 +630,7 @@ def _fitted(
     stops = hasattr(estimator, "learn_stops") and not estimator.regresses
     with placed(features=table.schema.names):
         with progress.part(0.0, 0.6 if stops else 1.0):
-            estimator.fit(X, y)
+            estimator.fit(X, y, blocks=blocks)
         if case_matrices is not None and estimator.by_case:
             estimator.benefits = (
                 spec.benefit_matrix
@@ -638,7 +638,7 @@ def _fitted(
         if stops:
             with progress.part(0.6, 1.0):
                 prices = spec.prices(table.schema.names) or Prices.unit(X.shape[1])
-                estimator.learn_stops(X, y, prices)
+                estimator.learn_stops(X, y, prices, blocks=blocks)
         _check_answers(estimator, table, X)
     return estimator
 
