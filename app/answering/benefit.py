@@ -23,7 +23,7 @@ from app.requests.fields import (
     Text,
 )
 from app.requests.guarantees import PRIORS, Guarantee, GuaranteeFields
-from app.requests.labelled_rows import class_codes
+from app.requests.labelled_rows import RowWeights, checked_weights, class_codes
 from app.requests.matrices import (
     MatrixFields,
     NamedMatrixFields,
@@ -35,6 +35,7 @@ from payoff.decisions.benefit import Prepared, class_means, confusion, mu, row_b
 from payoff.decisions.case_benefits import CaseBenefits, Columns
 from payoff.decisions.folds import stratified_folds
 from payoff.decisions.priors import under_priors
+from payoff.decisions.row_weights import effective_total
 from payoff.decisions.rule_ranking import (
     MIN_ROWS_TO_COMPARE,
     LabelledRows,
@@ -138,6 +139,7 @@ class GivenBenefitRequest(BenefitRequest):
         description="a row per instance, a column for each of `classes`"
     )
     columns: CaseColumns = Field(default=None, description=COLUMNS, examples=[None])
+    weights: RowWeights = None
 
 
 class EarningDocument(BaseModel):
@@ -232,8 +234,8 @@ class BenefitReport(EarningDocument):
 class Evidence:
     """Rows with a truth: probabilities (n, K) of classes, the codes y (n,) of the true ones, the
     class priors (K,) that the probabilities were made with, and where the rows come from; `groups`
-    (n,) are codes of the groups that were held out whole. `ordered` sorts the rows of two classes
-    once.
+    (n,) are codes of the groups that were held out whole, `weights` (n,) those of the rows, 1 each
+    by default. `ordered` sorts the rows of two classes once.
     """
 
     classes: Sequence[int | str]
@@ -245,6 +247,7 @@ class Evidence:
     columns: Callable[[], Columns] = dict
     groups: np.ndarray | None = None
     in_words: str | None = None
+    weights: np.ndarray | None = None
 
 
 def evidence_of(model: Loaded) -> Evidence:
@@ -269,19 +272,25 @@ def evidence_of(model: Loaded) -> Evidence:
         holdout.columns,
         holdout.groups,
         None if evaluation is None else evaluation.in_words,
+        holdout.row_weights,
     )
 
 
 def evidence_of_request(question: GivenBenefitRequest, P: np.ndarray) -> Evidence:
-    """Probabilities (n, K) and labels of the request; Invalid below /labels and /columns."""
+    """Probabilities (n, K) and labels of the request; Invalid below /labels, /weights and
+    /columns.
+    """
     classes, labels = question.classes, question.labels
     y = class_codes(labels, classes, len(P))
     if not len(y):
         raise Invalid.at("/labels", "at least one row is required")
-    shares = np.bincount(y, minlength=len(classes)) / len(y)
+    weights = checked_weights(question.weights, len(y))
+    shares = np.bincount(y, weights, len(classes)) / weights.sum()
     columns = columns_beside(question.columns or {}, len(y), question.case_columns, ())
-    ordered = partial(HoldoutScores, P[:, 1], y)
-    return Evidence(classes, P, y, shares, "request", ordered, lambda: columns)
+    ordered = partial(HoldoutScores, P[:, 1], y, weights)
+    return Evidence(
+        classes, P, y, shares, "request", ordered, lambda: columns, weights=weights
+    )
 
 
 def report(
@@ -312,7 +321,8 @@ def report(
     if cases is not None:
         B = _matrices_of_rows(cases, rows)
     y = rows.y
-    shares = np.bincount(y, minlength=len(rows.classes)) / len(y)
+    of_rows = np.ones(len(y)) if rows.weights is None else rows.weights
+    shares = np.bincount(y, of_rows, len(rows.classes)) / of_rows.sum()
     weights, P, warnings = _under_priors(rows, shares, priors)
     is_corrected = priors is not None
     labelled = LabelledRows(
@@ -320,13 +330,16 @@ def report(
         B,
         weights if is_corrected else np.maximum(shares, rows.priors),
         known=is_corrected,
+        row_weights=of_rows,
     )
     bound = labelled.bound
     folds = stratified_folds(y, FOLDS, 0)
-    held_out = HeldOutRows(P, rows.P, y, folds, weights if is_corrected else None)
+    held_out = HeldOutRows(
+        P, rows.P, y, folds, weights if is_corrected else None, of_rows
+    )
     ruled = [
         *apply_rules(held_out, B),
-        same_for_all(len(y), class_means(y, B), weights),
+        same_for_all(len(y), class_means(y, B, of_rows), weights),
     ]
     choices = np.column_stack([rule.choice for rule in ruled])
     ranking = contest(choices, labelled, fixed=[len(ruled) - 1])
@@ -360,7 +373,7 @@ def report(
             *doubts(
                 labelled, rows.classes, bound, _ROW_NAMES[rows.evaluation], actions
             ),
-            *_ranking_warnings(ranking, len(y)),
+            *_ranking_warnings(ranking, round(effective_total(of_rows))),
         ],
     }
 

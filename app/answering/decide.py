@@ -327,7 +327,8 @@ def sorted_holdout(model: Loaded) -> HoldoutScores:
             " 'holdout'",
         )
     with below("/threshold"):
-        return HoldoutScores(model.holdout.scores[:, 1], model.holdout.y)
+        holdout = model.holdout
+        return HoldoutScores(holdout.scores[:, 1], holdout.y, holdout.row_weights)
 
 
 def _cut(

@@ -159,7 +159,7 @@ def simulate(
         ),
     }
     warnings += acquirer.order_warnings(prices)
-    chosen = evenly(len(rows.X))
+    chosen = evenly(np.ones(len(rows.X)))
     if len(chosen) < len(rows.X):
         warnings.append(f"{MAX_ROWS} rows of {len(rows.X)} were simulated")
         rows = _Rows(*(part[chosen] for part in rows))
@@ -316,10 +316,15 @@ def _labels_of_numbers(labels: Sequence[Any]) -> np.ndarray:
     return np.array(labels, dtype=np.float64)
 
 
-def evenly(n: int) -> np.ndarray:
-    """The positions of the rows of n that are simulated: all, or `MAX_ROWS` spread over the table,
-    which may be sorted.
+def evenly(weights: np.ndarray) -> np.ndarray:
+    """The positions of the rows that are simulated: all, or `MAX_ROWS` spread over the table, which
+    may be sorted; of unequal weights (n,) each as often as its weight says.
     """
+    n = len(weights)
+    if np.ptp(weights) > 0:
+        sums = weights.cumsum()
+        places = np.linspace(0, sums[-1], min(n, MAX_ROWS), endpoint=False)
+        return np.searchsorted(sums, places, side="right")
     return (
         np.arange(n)
         if n <= MAX_ROWS

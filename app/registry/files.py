@@ -30,6 +30,7 @@ CARD = "card.json"
 ESTIMATOR = "model.joblib"
 HOLDOUT = "holdout.npz"
 _GROUPS = "groups"
+_WEIGHTS = "weights"
 _COLUMN = "column "  # before the name of a column, in the file of columns
 # The version is read without importing scikit-learn: that takes 60 MB and 0.7 s, which linear
 # models do not need.
@@ -49,6 +50,8 @@ def pack(estimator: Any, holdout: Holdout | None = None) -> dict[str, bytes]:
         arrays = {"scores": scores, "y": np.asarray(holdout.y)}
         if holdout.groups is not None:
             arrays[_GROUPS] = holdout.groups.astype(np.uint32)
+        if holdout.weights is not None and np.ptp(holdout.weights) > 0:
+            arrays[_WEIGHTS] = holdout.weights
         files[HOLDOUT] = _zipped(arrays)
         columns = holdout.columns()
         if columns:
@@ -161,6 +164,7 @@ class Files:
                     table["y"],
                     partial(self._columns, card),
                     table[_GROUPS] if _GROUPS in table.files else None,
+                    weights=table[_WEIGHTS] if _WEIGHTS in table.files else None,
                 )
         return Loaded(
             card, card.schema_of_features(), _unpickle(card, files[ESTIMATOR]), holdout

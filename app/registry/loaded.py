@@ -25,13 +25,20 @@ class Holdout:
     positions in those classes, (n,); for several labels 0 or 1 each, (n, K). For regression
     `scores` (n, 1) are the predicted numbers, and `y` (n,) the true ones. `columns` reads those
     (n,) that cells of benefit matrices may name: they are as large as the table, and few requests
-    need them. `groups` (n,) are codes of the groups by which rows were held out, if they were.
+    need them. `groups` (n,) are codes of the groups by which rows were held out, if they were, and
+    `weights` (n,) those of the rows; None where all are equal.
     """
 
     scores: np.ndarray
     y: np.ndarray
     columns: Callable[[], Mapping[str, np.ndarray]] = dict
     groups: np.ndarray | None = None
+    weights: np.ndarray | None = None
+
+    @property
+    def row_weights(self) -> np.ndarray:
+        """How much each row counts (n,)."""
+        return np.ones(len(self.y)) if self.weights is None else self.weights
 
 
 @dataclass(frozen=True, eq=False)

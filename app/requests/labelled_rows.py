@@ -1,12 +1,43 @@
 """Rows that come with a request: probabilities in place of a model, and true labels."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field
 
+from app.requests.fields import Number
+from payoff.decisions.row_weights import flaw_of_weights, normalised
 from payoff.errors import Flaw, Invalid, pointer, reject, unknown
 from payoff.probabilities import are_shares, clipped
+
+RowWeights = (
+    Annotated[
+        list[Number],
+        Field(
+            fail_fast=True,
+            description="one positive number for each row: how much it counts, as far as ratios"
+            " say so, such as 1 / P(the row was drawn)",
+            examples=[None],
+        ),
+    ]
+    | None
+)
+
+
+def checked_weights(weights: Sequence[float] | None, n: int) -> np.ndarray:
+    """The weights (n,) of the rows of a request, 1 each without any; Invalid at or below /weights
+    where they are no weights of n rows.
+    """
+    if weights is None:
+        return np.ones(n)
+    if len(weights) != n:
+        raise Invalid.at("/weights", f"{len(weights)} weights for {n} rows")
+    values = np.array(weights, dtype=np.float64)
+    flaw = flaw_of_weights(values)
+    if flaw is not None:
+        raise Invalid.at(pointer("weights", int(flaw[0][0])), flaw[1])
+    return normalised(values)
 
 
 def class_codes(

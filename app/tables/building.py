@@ -29,6 +29,7 @@ from app.tables.features import Feature
 from app.tables.source import FILE, Kind, Location, Source
 from app.tables.text import MAX_CATEGORY, some_of, spelling
 from app.tables.upload_request import UploadRequest
+from payoff.decisions.row_weights import flaw_of_weights
 from payoff.errors import MAX_ERRORS, MAX_NAME, Flaw, Invalid, TooLarge, pointer, reject
 
 Classes = tuple[int | str, ...] | None
@@ -39,6 +40,7 @@ AS_NUMBER = (
 )
 _NOTHING = "besides the label there is no column to learn from"
 _VALUE = "a value: cells of benefit matrices may name it"
+_WEIGHT = "the weight of the rows"
 _MISSING = (
     "the label is missing; fill it in, or send drop_unlabelled to leave these rows out"
 )
@@ -113,9 +115,7 @@ def build(
         features.append(
             (name, column.kind, column.digest, source.notations.get(name, ""))
         )
-        flaws_of_column = _flaws_of_feature(
-            column, source, max_categories, request.decimal
-        )
+        flaws_of_column = _flaws_of_feature(column, source, max_categories, request)
         reason = _reason_to_ignore(column, flaws_of_column, source, request)
         reports.append(
             _report(column, source, reason or _advice(column, label, request))
@@ -133,7 +133,10 @@ def build(
     kept, digests, reports_of_ignored = _kept_of(
         zip(columns(range(width, end)), codes, strict=True), source
     )
-    reports_of_values = [replace(report, type="value") for report in reports[m:]]
+    reports_of_values = [
+        replace(report, type="weight" if report.name == request.weight else "value")
+        for report in reports[m:]
+    ]
     reports[m:] = [
         *reports_of_values,
         *reports_of_labels,
@@ -147,7 +150,7 @@ def build(
         [column for column in words.values() if isinstance(column, Words)], limits
     )
     sink.seek(0)
-    digest = _digest(features, targets, m, digests, numbers=numbers)
+    digest = _digest(features, targets, m, digests, request.weight, numbers=numbers)
     return Dataset(
         id=id_of(digest, request.owner),
         name=request.name,
@@ -164,9 +167,13 @@ def build(
         ignored={
             name: report.advice or "ordered" for name, report in source.ignored.items()
         }
-        | {name: _VALUE for name, *_ in features[m:]},
+        | {
+            name: _WEIGHT if name == request.weight else _VALUE
+            for name, *_ in features[m:]
+        },
         values={name: notation for name, _, _, notation in features[m:]},
         kept=kept,
+        weight=request.weight,
         created_at=datetime.now(UTC),
         owner=request.owner,
     )
@@ -193,7 +200,7 @@ def _parts_of(
     source: Source, labels: Sequence[int], request: UploadRequest
 ) -> tuple[list[int], list[int], list[int]]:
     """The positions of the features, of the values, and of what is ignored."""
-    ordered = request.named("value")
+    ordered = request.named("value") | {request.weight}
     names = [place.name for place in source.places]
     values = [j for j, name in enumerate(names) if name in ordered and j not in labels]
     ignored = [j for j, name in enumerate(names) if name in source.ignored]
@@ -227,11 +234,19 @@ def _kept_of(
 
 
 def _flaws_of_feature(
-    column: Column, source: Source, max_categories: int, decimal: str
+    column: Column, source: Source, max_categories: int, request: UploadRequest
 ) -> list[Flaw]:
-    """Why a column cannot be a feature: it was refused when it was read, or by its content."""
+    """Why a column cannot be a feature, a value or the weight: it was refused when it was read, or
+    by its content.
+    """
     refused = source.refused.get(column.place.name)
-    return [refused] if refused else list(column.flaws(max_categories, decimal))
+    if refused:
+        return [refused]
+    flaws = list(column.flaws(max_categories, request.decimal))
+    if not flaws and column.place.name == request.weight:
+        flaw = flaw_of_weights(column.values)
+        return [column.place.flaw_of(*flaw)] if flaw else []
+    return flaws
 
 
 def _reason_to_ignore(
@@ -295,6 +310,7 @@ def _digest(
     labels: Sequence[Column],
     m: int,
     kept: Sequence[Sequence[str]],
+    weight: str | None,
     *,
     numbers: bool,
 ) -> str:
@@ -304,6 +320,7 @@ def _digest(
     parts: list[Any] = [[[*filter(None, column)] for column in features[:m]]]
     parts += [["value", *column] for column in features[m:]]
     parts += [["kept", *column] for column in kept]
+    parts += [["weight", weight]] if weight is not None else []
     parts.append([[column.place.name, column.kind, column.digest] for column in labels])
     if numbers and (labels[0].values == np.floor(labels[0].values)).all():
         parts.append("numbers")

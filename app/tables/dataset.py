@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -12,6 +13,7 @@ from pydantic import TypeAdapter
 
 from app.errors import Damaged
 from app.tables.features import Feature, Schema
+from payoff.decisions.row_weights import normalised
 
 _MAX_WARNINGS = 50
 
@@ -45,7 +47,7 @@ class ColumnReport:
     """
 
     name: str
-    type: Literal["numeric", "categorical", "value"] | None = None
+    type: Literal["numeric", "categorical", "value", "weight"] | None = None
     examples: tuple[str, ...] = ()
     missing: int | None = None
     distinct: int | None = None
@@ -92,6 +94,7 @@ class Dataset:
     # columns that cells of matrices name, and their notations
     values: Mapping[str, str] = field(default_factory=dict)
     kept: Mapping[str, KeptColumn] = field(default_factory=dict)
+    weight: str | None = None  # the one of `values` that has the weights of rows
     lineage: Mapping[str, Any] | None = None  # of a table made of recorded decisions
     owner: str = ""  # the name of the key that made it, where there was one
 
@@ -124,7 +127,8 @@ class Table:
     float64 (n,) where `classes` is None (a number to regress on); with several labels it is uint8
     (n, L) of 0 and 1, and `classes` are their names. `values` are columns (n,) that are no
     features. So are `kept` ones, of those that were asked for: numbers, or categories as in `X`
-    `KeptColumn.words`; words without names have equal numbers where they are equal.
+    `KeptColumn.words`; words without names have equal numbers where they are equal. `weight` names
+    the one of `values` with the weights of the rows.
     """
 
     schema: Schema
@@ -135,6 +139,14 @@ class Table:
     digest: str
     values: Mapping[str, np.ndarray] = field(default_factory=dict)
     kept: Mapping[str, np.ndarray] = field(default_factory=dict)
+    weight: str | None = None
+
+    @cached_property
+    def weights(self) -> np.ndarray:
+        """How much each row counts, float64 (n,), with the mean 1."""
+        if self.weight is None:
+            return np.ones(len(self.y))
+        return normalised(self.values[self.weight])
 
     def column(self, name: str) -> np.ndarray:
         """A feature, value or kept column, float64 (n,), NaN where a value is missing; KeyError for
@@ -152,6 +164,12 @@ class Table:
             part.name: self.X[:, j] for j, part in features if part.type == "numeric"
         }
         return {**numeric, **self.values}
+
+    def take(self, rows: np.ndarray) -> Self:
+        """The table of these rows, by their numbers."""
+        values = {name: column[rows] for name, column in self.values.items()}
+        kept = {name: column[rows] for name, column in self.kept.items()}
+        return replace(self, X=self.X[rows], y=self.y[rows], values=values, kept=kept)
 
     def as_numbers(self) -> Self:
         """A table whose one label is numbers to regress on: integers that are classes become the

@@ -18,6 +18,7 @@ from app.tables.source import (
 from payoff.errors import MAX_NAME, Flaw, Invalid, pointer, reject
 
 LABEL = "label"  # the name of the one label of inline data
+WEIGHT = "weight of the row"  # the name of the column of its weights
 
 _KINDS: dict[type, Held] = {
     int: "numeric",
@@ -33,9 +34,10 @@ def inline_source(
     rows: Sequence[Sequence[Any]],
     labels: Sequence[Any],
     limits: DataLimits,
+    weights: Sequence[float] | None = None,
 ) -> tuple[Source, range, bool]:
-    """Feature names, rows and labels as lists; the positions of the labels, and whether a row may
-    have several.
+    """Feature names, rows, labels and weights as lists; the positions of the labels, and whether a
+    row may have several.
 
     Places are relative to the object that holds the three. Values are numbers, strings, booleans or
     None, of one kind in each column; labels are integers or strings (numbers that are not integers
@@ -44,6 +46,10 @@ def inline_source(
     check_rows(len(rows), limits)
     check_columns(len(features), limits)
     _check_shape(features, rows, labels)
+    if weights is not None and WEIGHT in features:
+        raise Invalid.at("/features", f"{WEIGHT!r} is the column of the weights")
+    if weights is not None and len(weights) != len(rows):
+        raise Invalid.at("/weights", f"{len(weights)} weights for {len(rows)} rows")
     names, targets, several = _targets(labels, len(features), limits)
     places = [
         Location(name, pointer("features", j), pointer("rows", "{}", j))
@@ -51,6 +57,9 @@ def inline_source(
     ]
     places += [Location(name, "/labels", "/labels/{}") for name in names]
     columns = [*zip(*rows, strict=True), *targets]
+    if weights is not None:
+        places.append(Location(WEIGHT, "/weights", "/weights/{}"))
+        columns.append(weights)
     kinds = [
         _kind(column, place) for column, place in zip(columns, places, strict=True)
     ]
@@ -61,7 +70,8 @@ def inline_source(
             for column, kind in zip(columns, kinds, strict=True)
         ]
 
-    return Source(places, kinds, batches), range(len(features), len(places)), several
+    end = len(features) + len(targets)
+    return Source(places, kinds, batches), range(len(features), end), several
 
 
 def _check_shape(

@@ -25,7 +25,7 @@ from app.tables.columns import code_of, stored_columns
 from app.tables.csv_text import csv_source
 from app.tables.dataset import DATASET_JSON, DataLimits, Dataset, KeptColumn, Table
 from app.tables.features import Schema
-from app.tables.inline import inline_source
+from app.tables.inline import WEIGHT, inline_source
 from app.tables.parquet_file import parquet_source, write_stream
 from app.tables.source import FILE, Source
 from app.tables.text import spelling
@@ -117,12 +117,17 @@ def read_inline(
     request: UploadRequest,
     sink: BinaryIO,
     limits: DataLimits,
+    weights: Sequence[float] | None = None,
 ) -> Dataset:
     """The record of a table sent as lists, which is written to `sink` as Parquet.
 
-    Raises Invalid with places below `/features`, `/rows` and `/labels`, or TooLarge.
+    Raises Invalid with places below `/features`, `/rows`, `/labels` and `/weights`, or TooLarge.
     """
-    source, targets, several = inline_source(features, rows, labels, limits)
+    source, targets, several = inline_source(features, rows, labels, limits, weights)
+    if weights is not None:
+        types = request.types | {WEIGHT: "weight"}
+        request = request.model_copy(update={"types": types})
+        request.check()
     return build(
         typed(source, request, strict=True),
         targets,
@@ -187,6 +192,7 @@ def load(dataset: Dataset, parquet: bytes, kept: Collection[str] = ()) -> Table:
         dataset.digest,
         dict(zip(dataset.values, beside, strict=True)),
         beside_features,
+        dataset.weight,
     )
 
 

@@ -149,14 +149,15 @@ class DatasetStore:
         *,
         numbers: bool = False,
         types: Mapping[str, str] | None = None,
+        weights: Sequence[float] | None = None,
         owner: str = "",
     ) -> Draft:
         """A table that came as lists, read and checked, to be kept with `keep` once all else is
         found right.
 
         With `numbers` integers are to be regressed on, and are no classes; `types` are as in an
-        upload. Raises Invalid with places below `/features`, `/rows`, `/labels` and `/types`, or
-        TooLarge.
+        upload. Raises Invalid with places below `/features`, `/rows`, `/labels`, `/weights` and
+        `/types`, or TooLarge.
         """
         sink = io.BytesIO()
         kind = "number" if numbers else "auto"
@@ -164,7 +165,7 @@ class DatasetStore:
             label=(), label_type=kind, types=dict(types or {}), owner=owner
         )
         drafted = _reading().read_inline(
-            features, rows, labels, request, sink, self.limits
+            features, rows, labels, request, sink, self.limits, weights
         )
         dataset = replace(
             drafted, created_at=datetime.fromtimestamp(self._clock(), UTC)

@@ -16,12 +16,12 @@ Header = Literal["first", "none"]
 
 
 def _column_type(ordered: str) -> str:
-    if ordered not in {"number", "category", "ignore", "value"}:
+    if ordered not in {"number", "category", "ignore", "value", "weight"}:
         try:
             return check_notation(ordered)
         except ValueError as error:
             raise ValueError(
-                f"number, category, value, ignore or a form: {error}"
+                f"number, category, value, weight, ignore or a form: {error}"
             ) from error
     return ordered
 
@@ -78,7 +78,13 @@ class UploadRequest(Dialect):
         ignored is read by its content.
         """
         ordered = self.types.get(name)
-        return {"value": "number", "ignore": None}.get(ordered or "", ordered)
+        read_as = {"value": "number", "weight": "number", "ignore": None}
+        return read_as.get(ordered or "", ordered)
+
+    @property
+    def weight(self) -> str | None:
+        """The column that is ordered to be the weight of the rows."""
+        return min(self.named("weight"), default=None)
 
     def named(self, kind: str) -> set[str]:
         """The columns that are ordered to be of this type."""
@@ -91,10 +97,15 @@ class UploadRequest(Dialect):
         if self.name is not None and not 0 < len(self.name.strip()) <= MAX_NAME:
             raise Invalid.at("/name", f"a name has 1 to {MAX_NAME} characters")
         check_text(self.name or "", "/name")
-        for label in (self.named("ignore") | self.named("value")).intersection(
-            self.label
-        ):
+        weights = sorted(self.named("weight"))
+        beside = self.named("ignore") | self.named("value") | set(weights)
+        for label in beside.intersection(self.label):
             raise Invalid.at(pointer("types", label), f"{label!r} is the label")
+        if len(weights) > 1:
+            raise Invalid.at(
+                pointer("types", weights[1]),
+                f"{weights[0]!r} is the weight already; a data set has one",
+            )
         if self.drop_classes and len(self.label) > 1:
             raise Invalid.at(
                 "/drop_classes",

@@ -19,7 +19,12 @@ from pydantic import (
 from app.access.caller import Caller
 from app.jobs.job import Job
 from app.requests.fields import PROBABILITIES, ClassNames, Name, Text, WireModel
-from app.requests.labelled_rows import as_probabilities, check_class_names, class_codes
+from app.requests.labelled_rows import (
+    RowWeights,
+    as_probabilities,
+    check_class_names,
+    class_codes,
+)
 from app.requests.specifications import HOLDOUT, LearnerSpec, TrainSpec
 from app.stores import Stores
 from app.tables.store import Draft
@@ -83,6 +88,7 @@ class CalibrateRequest(WireModel):
     labels: Annotated[list[StrictInt | Text], Field(fail_fast=True), _BITS] = Field(
         description="the true class of each row"
     )
+    weights: RowWeights = None
     method: Literal["auto", "sigmoid", "isotonic"] = Field(
         default="auto",
         description="auto chooses by the log loss on rows that were left out",
@@ -119,7 +125,7 @@ def submit(
     if not len(X):
         raise Invalid.at(pointer(name), "at least one row is required")
     _check_varied(X, class_codes(labels, classes, len(X), name), classes, name)
-    draft = drafted(stores, X, labels, classes, caller.owner)
+    draft = drafted(stores, X, labels, classes, request.weights, caller.owner)
     parameters = {
         "calibration": request.method,
         "input": name,
@@ -144,12 +150,15 @@ def drafted(
     X: np.ndarray,
     labels: Sequence[int | str],
     classes: Classes,
+    weights: Sequence[float] | None,
     owner: str,
 ) -> Draft:
     """Rows (n, m) and their labels as a data set to keep; Invalid below /classes and /labels."""
     names = [SCORE] if X.shape[1] == 1 else [str(name) for name in classes]
     try:
-        draft = stores.datasets.draft_inline(names, X.tolist(), labels, owner=owner)
+        draft = stores.datasets.draft_inline(
+            names, X.tolist(), labels, weights=weights, owner=owner
+        )
     except Invalid as error:
         flaws = [
             Flaw(flaw.loc.replace("/features", "/classes", 1), flaw.msg)

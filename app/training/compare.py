@@ -46,6 +46,7 @@ from app.training.warnings import separating_features
 from payoff import progress
 from payoff.decisions.benefit import class_means
 from payoff.decisions.folds import UNJUDGED, Blocks, stratified_folds
+from payoff.decisions.row_weights import effective_total
 from payoff.decisions.rule_ranking import (
     MIN_ROWS_TO_COMPARE,
     LabelledRows,
@@ -255,9 +256,8 @@ def run(stores: Stores, job: Job) -> None:
             spec.case_benefits, len(table.y), table.numbers
         )
         if case_matrices is not None:
-            spec = spec.model_copy(
-                update={"benefits": case_matrices.mean(axis=0).tolist()}
-            )
+            means = np.average(case_matrices, axis=0, weights=table.weights)
+            spec = spec.model_copy(update={"benefits": means.tolist()})
     with progress.part(0.02, 0.03, "splitting"):
         split, fold = _folds_of(table, spec)
     with progress.part(0.03, 0.95):
@@ -274,7 +274,7 @@ def run(stores: Stores, job: Job) -> None:
     folds = 0 if (fold <= 0).all() else spec.folds
     words = in_words(table, split, spec.split, rows, folds)
     if len(rows) < len(fold):
-        table = replace(table, X=table.X[rows], y=table.y[rows])
+        table = table.take(rows)
         trials = [replace(trial, scores=trial.scores[rows]) for trial in trials]
         case_matrices = None if case_matrices is None else case_matrices[rows]
         fold = fold[rows]
@@ -367,7 +367,14 @@ def trials_of(
                 )
                 # Arrays are arguments of their own: a cluster sends each of them only once.
                 yield delayed(_outcome)(
-                    fit, building, table.X, table.y, case_matrices, fold, blocks
+                    fit,
+                    building,
+                    table.X,
+                    table.y,
+                    table.weights,
+                    case_matrices,
+                    fold,
+                    blocks,
                 )
 
     outcomes = Parallel(prefer="threads", return_as="generator")(pieces())
@@ -402,6 +409,7 @@ def _outcome(
     building: Mapping[str, Any],
     X: np.ndarray,
     y: np.ndarray,
+    weights: np.ndarray,
     case_matrices: np.ndarray | None,
     fold: np.ndarray,
     blocks: Blocks | None,
@@ -418,7 +426,7 @@ def _outcome(
             request = catalogue.stored(learner.kind, learner.parameters)
             estimator = built_for(~is_held, case_matrices, request, **building)
             began = perf_counter()
-            estimator.fit(X[~is_held], y[~is_held], blocks=blocks)
+            estimator.fit(X[~is_held], y[~is_held], weights[~is_held], blocks)
             seconds = perf_counter() - began
             if fit.unit_costs is None:
                 scores = checked_posterior(estimator, X[is_held])
@@ -449,14 +457,19 @@ _Contenders = list[tuple[str | None, Ruled]]
 
 
 def _by_unit_costs(
-    y: np.ndarray, fold: np.ndarray, trials: Sequence[_Trial], over: float, under: float
+    y: np.ndarray,
+    weights: np.ndarray,
+    fold: np.ndarray,
+    trials: Sequence[_Trial],
+    over: float,
+    under: float,
 ) -> tuple[_Contenders, Ranking]:
     """Contenders for numbers y (n,), and their ranking by costs, which are benefits below 0.
 
     They are every learner with its quantities and with its numbers, and one quantity for all rows:
     for each fold that of the other folds. A lead is significant where at least
-    `MIN_ROWS_TO_COMPARE` numbers lie on either side of the quantities: with fewer, the errors that
-    cost most are too rare.
+    `MIN_ROWS_TO_COMPARE` effective rows have numbers on either side of the quantities: with fewer,
+    the errors that cost most are too rare.
     """
     contenders: _Contenders = [
         (trial.name, Ruled(rule, column, None))
@@ -465,12 +478,18 @@ def _by_unit_costs(
         if not np.isnan(column).any()
     ]
     level = under / (over + under)
+
+    def quantile(rows: Any) -> float:
+        unequal = weights[rows] if np.ptp(weights) > 0 else None
+        numbers = y[rows]
+        return float(
+            np.quantile(numbers, level, method="inverted_cdf", weights=unequal)
+        )
+
     quantity_of_others = np.empty(len(y))
     for part in np.unique(fold):
-        quantity_of_others[fold == part] = np.quantile(
-            y[fold != part], level, method="inverted_cdf"
-        )
-    action = float(np.quantile(y, level, method="inverted_cdf"))
+        quantity_of_others[fold == part] = quantile(fold != part)
+    action = quantile(slice(None))
     one_quantity = Ruled(
         "same_for_all",
         quantity_of_others,
@@ -481,11 +500,11 @@ def _by_unit_costs(
     contenders.append((None, one_quantity))
     errors = np.column_stack([ruled.choice for _, ruled in contenders]) - y[:, None]
     benefits = np.where(errors > 0, -over * errors, under * errors)
-    ranking = rank(benefits, np.ones(len(y)), np.zeros(len(y), dtype=np.intp))
+    ranking = rank(benefits, weights, np.zeros(len(y), dtype=np.intp))
     if ranking.runner_up is not None:
         leading = errors[:, [ranking.best, ranking.runner_up]]
-        above = (leading > 0).any(axis=1).sum()
-        below = (leading < 0).any(axis=1).sum()
+        above = effective_total(weights[(leading > 0).any(axis=1)])
+        below = effective_total(weights[(leading < 0).any(axis=1)])
         enough = bool(min(above, below) >= MIN_ROWS_TO_COMPARE)
         ranking = replace(ranking, significant=ranking.significant and enough)
     return contenders, ranking
@@ -504,24 +523,26 @@ def _result(
     """
     B = spec.benefit_matrix if case_matrices is None else case_matrices
     y = table.y
+    weights = table.weights
     fitted = [trial for trial in trials if trial.failure is None]
     if B is None or table.classes is None:
         contenders, ranking = _by_unit_costs(
-            y, fold, fitted, *(spec.unit_costs or (1.0, 1.0))
+            y, weights, fold, fitted, *(spec.unit_costs or (1.0, 1.0))
         )
         bound = 0.0
         warnings: list[str] = []
     else:
-        priors = np.bincount(y, minlength=len(table.classes)) / len(y)
+        priors = np.bincount(y, weights, len(table.classes)) / weights.sum()
         contenders = [
             (trial.name, ruled)
             for trial in fitted
             for ruled in apply_rules(
-                HeldOutRows(trial.scores, trial.scores, y, fold), B
+                HeldOutRows(trial.scores, trial.scores, y, fold, weights=weights), B
             )
         ]
-        contenders.append((None, same_for_all(len(y), class_means(y, B), priors)))
-        labelled_rows = LabelledRows(y, B, priors)
+        means = class_means(y, B, weights)
+        contenders.append((None, same_for_all(len(y), means, priors)))
+        labelled_rows = LabelledRows(y, B, priors, row_weights=weights)
         bound = labelled_rows.bound
         choices = np.column_stack([ruled.choice for _, ruled in contenders])
         ranking = contest(choices, labelled_rows, fixed=[len(contenders) - 1])

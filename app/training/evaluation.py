@@ -24,6 +24,7 @@ from payoff.decisions.metrics import (
     multilabel_metrics,
     regression_metrics,
 )
+from payoff.decisions.row_weights import effective_total
 from payoff.learners.catalogue import ACQUIRES
 
 # With fewer rows folds evaluate the model: a quarter of 500 rows gives an accuracy with a standard
@@ -35,9 +36,9 @@ _MAX_FOLDS = 10
 def number_of_folds(spec: TrainSpec, table: Table, split: Split) -> int:
     """The number of folds that evaluate the model; 0 where its hold-out does.
 
-    Cross-validation is for one label of classes and fewer than `FEWEST_TO_HOLD_OUT` rows, where the
-    model is fitted again on all rows: the folds then have about the size of the hold-out. By time
-    the hold-out does: models of the other folds would learn from later rows.
+    Cross-validation is for one label of classes and fewer effective rows than `FEWEST_TO_HOLD_OUT`,
+    where the model is fitted again on all rows: the folds then have about the size of the hold-out.
+    By time the hold-out does: models of the other folds would learn from later rows.
     """
     one_label = table.classes is not None and table.y.ndim == 1
     if not (
@@ -45,7 +46,7 @@ def number_of_folds(spec: TrainSpec, table: Table, split: Split) -> int:
         and spec.refit
         and split.holdout.size
         and not (split.blocks is not None and split.blocks.ordered)
-        and len(table.y) < FEWEST_TO_HOLD_OUT
+        and effective_total(table.weights) < FEWEST_TO_HOLD_OUT
     ):
         return 0
     folds = min(round(1 / spec.holdout), _MAX_FOLDS)
@@ -108,6 +109,7 @@ def held_out_rows(
         table.y[rows],
         lambda: {name: values[rows] for name, values in numbers.items()},
         split.groups_of(rows),
+        table.weights[rows],
     )
 
 
@@ -142,7 +144,7 @@ def _acquisition(
     """
     if not estimator.acquires:
         return {}
-    rows = rows[simulate.evenly(len(rows))]
+    rows = rows[simulate.evenly(table.weights[rows])]
     names = table.schema.names
     prices = spec.prices(names) or Prices.unit(len(names))
     ready = AcquisitionModel.of(estimator, names, table.classes or (), prices)
@@ -256,11 +258,9 @@ def _priors(table: Table, rows: np.ndarray) -> dict[str, float]:
     if table.classes is None:
         return {}
     y = table.y[rows]
-    shares = (
-        y.mean(axis=0)
-        if y.ndim == 2
-        else np.bincount(y, minlength=len(table.classes)) / len(y)
-    )
+    weights = table.weights[rows]
+    sums = weights @ y if y.ndim == 2 else np.bincount(y, weights, len(table.classes))
+    shares = sums / weights.sum()
     return dict(zip(map(str, table.classes), shares.tolist(), strict=True))
 
 
@@ -268,10 +268,11 @@ def metrics_of_predictions(
     holdout: Holdout, table: Table, spec: TrainSpec
 ) -> dict[str, Any]:
     """Metrics of the predictions alone, as of `metrics_of`."""
+    weights = holdout.row_weights
     if table.classes is None:
-        return regression_metrics(holdout.scores[:, 0], holdout.y)
+        return regression_metrics(holdout.scores[:, 0], holdout.y, weights)
     if holdout.y.ndim == 2:
-        return multilabel_metrics(holdout.scores, holdout.y, table.classes)
+        return multilabel_metrics(holdout.scores, holdout.y, table.classes, weights)
     case_matrices = matrices_of_cases(
         spec.case_benefits, len(holdout.y), holdout.columns()
     )
@@ -280,4 +281,5 @@ def metrics_of_predictions(
         holdout.y,
         table.classes,
         spec.benefit_matrix if case_matrices is None else case_matrices,
+        weights,
     )

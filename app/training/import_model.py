@@ -36,6 +36,7 @@ from app.training.splits import Split
 from app.training.train import has_ended, listed_costs, publish
 from app.training.warnings import no_ranking, rare_classes, separating_features
 from payoff import progress
+from payoff.decisions.row_weights import effective_rows
 from payoff.errors import Invalid, PayoffError, counted
 from payoff.learners.imported import (
     CHANGE,
@@ -232,12 +233,12 @@ def _evaluated(
     """
     rows = np.arange(len(table.y))
     check_order(P, table.y, table.classes or ())
-    method = _method(spec.calibration, P, table.y)
+    method = _method(spec.calibration, P, table)
     in_words = f"all {counted(len(rows), 'row')} of the data set"
     evaluation = EvaluationCard(method="hold-out", rows=len(rows), in_words=in_words)
     if method != "none":
         with progress.part(0.5, 0.6, "calibrating"):
-            P = model.calibrate(method, P, table.y, spec.seed)
+            P = model.calibrate(method, P, table.y, table.weights, spec.seed)
         evaluation = EvaluationCard(
             method="cross-validation", folds=FOLDS, rows=len(rows), in_words=in_words
         )
@@ -312,10 +313,10 @@ def check_order(P: np.ndarray, y: np.ndarray, classes: Sequence[int | str]) -> N
         )
 
 
-def _method(calibration: str, P: np.ndarray, codes: np.ndarray) -> str:
-    """The calibration of probabilities P (n, K) of rows with codes (n,)."""
+def _method(calibration: str, P: np.ndarray, table: Table) -> str:
+    """The calibration of probabilities P (n, K) of the rows of a table."""
     if calibration != "auto":
         return calibration
-    counts = np.bincount(codes, minlength=P.shape[1])
+    counts = effective_rows(table.weights, table.y, P.shape[1])
     few = counts.min() < 2 or counts.sum() - counts.max() < _FEWEST_TO_CALIBRATE
-    return "none" if few else best_calibration(P, codes, np.ones(len(P)))
+    return "none" if few else best_calibration(P, table.y, table.weights)

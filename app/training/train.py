@@ -19,7 +19,7 @@ from app.registry import loaded
 from app.registry.card import Card, EvaluationCard
 from app.requests.costs import FeatureCosts, parse_prices
 from app.requests.datasets import EXAMPLE_ID, find_named
-from app.requests.fields import Name, Names, Text, WireModel, limit_entries
+from app.requests.fields import Name, Names, Number, Text, WireModel, limit_entries
 from app.requests.holdouts import Holdout, read_holdout
 from app.requests.matrices import (
     MatrixFields,
@@ -119,10 +119,16 @@ class InlineData(WireModel):
         description="one for each row: a class (word or integer) or a number;"
         " a list of labels for each row when multi-label"
     )
-    types: dict[Text, Literal["value", "ignore"]] = Field(
+    weights: Annotated[list[Number], Field(fail_fast=True)] | None = Field(
+        default=None,
+        description="one positive number for each row: how much it counts, as far as ratios say"
+        " so, such as 1 / P(the row was drawn)",
+        examples=[None],
+    )
+    types: dict[Text, Literal["value", "weight", "ignore"]] = Field(
         default={},
-        description="of columns that are no features: `value` for cells of matrices,"
-        " `ignore` for hold-outs alone",
+        description="of columns that are no features: `value` for cells of matrices, `weight` for"
+        " the weights of the rows, `ignore` for hold-outs alone",
         examples=[{}],
     )
 
@@ -285,6 +291,7 @@ def _dataset(
             data.labels,
             numbers=numbers,
             types=data.types,
+            weights=data.weights,
             owner=caller.owner,
         )
     return draft.dataset, draft
@@ -467,9 +474,8 @@ def trained(
             spec.case_benefits, len(table.y), table.numbers
         )
         if case_matrices is not None:
-            spec = spec.model_copy(
-                update={"benefits": case_matrices.mean(axis=0).tolist()}
-            )
+            means = np.average(case_matrices, axis=0, weights=table.weights)
+            spec = spec.model_copy(update={"benefits": means.tolist()})
     refit = spec.refit and rows.holdout.size > 0
     end = 0.6 if refit else 0.9  # the progress at which the evaluation begins
     clock = _Clock()
@@ -490,7 +496,7 @@ def trained(
     if refit:
         stage = progress.part(0.65, 0.95, "fitting on all rows")
         with stage, clock.running(), placed(features=table.schema.names):
-            estimator.refit(table.X, table.y, blocks=rows.blocks)
+            estimator.refit(table.X, table.y, table.weights, blocks=rows.blocks)
             _check_answers(estimator, table, table.X)
     warnings = [
         *rare_classes(table, rows),
@@ -626,11 +632,12 @@ def _fitted(
     )
     X = table.X[rows]
     y = table.y[rows]
+    weights = table.weights[rows]
     blocks = split.blocks_of(rows)
     stops = hasattr(estimator, "learn_stops") and not estimator.regresses
     with placed(features=table.schema.names):
         with progress.part(0.0, 0.6 if stops else 1.0):
-            estimator.fit(X, y, blocks=blocks)
+            estimator.fit(X, y, weights, blocks)
         if case_matrices is not None and estimator.by_case:
             estimator.benefits = (
                 spec.benefit_matrix
@@ -638,7 +645,7 @@ def _fitted(
         if stops:
             with progress.part(0.6, 1.0):
                 prices = spec.prices(table.schema.names) or Prices.unit(X.shape[1])
-                estimator.learn_stops(X, y, prices, blocks=blocks)
+                estimator.learn_stops(X, y, prices, weights, blocks=blocks)
         _check_answers(estimator, table, X)
     return estimator
 

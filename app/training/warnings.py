@@ -22,6 +22,7 @@ from app.training.splits import Split, blocks_of
 from payoff.decisions.calibration import MIN_ROWS_OF_CURVE
 from payoff.decisions.folds import Blocks
 from payoff.decisions.metrics import mean_rank_area
+from payoff.decisions.row_weights import effective_rows, effective_total
 from payoff.errors import counted
 
 _MORE_DATA = "provide other features, or more rows"
@@ -57,8 +58,11 @@ def rare_classes(table: Table, rows: Split) -> list[str]:
     if table.classes is None:
         return []
     y = table.y[rows.train]
+    weights = table.weights[rows.train]
     counts = (
-        y.sum(axis=0) if y.ndim == 2 else np.bincount(y, minlength=len(table.classes))
+        np.array([effective_total(weights[label > 0]) for label in y.T])
+        if y.ndim == 2
+        else effective_rows(weights, y, len(table.classes))
     )
     rarest = [
         k for k in np.argsort(counts, kind="stable") if counts[k] < MIN_ROWS_OF_CURVE
@@ -67,7 +71,9 @@ def rare_classes(table: Table, rows: Split) -> list[str]:
         return []
     kind = "classes" if y.ndim == 1 else "labels"
     needed = math.ceil(MIN_ROWS_OF_CURVE * len(table.y) / len(rows.train))
-    names = [f"{table.classes[k]!r} ({counted(counts[k], 'row')})" for k in rarest]
+    names = [
+        f"{table.classes[k]!r} ({counted(round(counts[k]), 'row')})" for k in rarest
+    ]
     advice = f"provide at least {needed} of each, or merge rare {kind}"
     message = (
         f"{kind} with too few training rows for reliable probabilities:"
@@ -114,7 +120,7 @@ def _rank_area(holdout: Holdout) -> tuple[float, float] | None:
     if y.ndim == 1 and scores.shape[1] == 2:  # the two areas are the same
         scores = scores[:, 1:]
         inside = inside[:, 1:]
-    return mean_rank_area(scores, inside, _FEWEST_RANKED)
+    return mean_rank_area(scores, inside, _FEWEST_RANKED, holdout.row_weights[step])
 
 
 def separating_features(table: Table) -> list[str]:

@@ -8,6 +8,8 @@ Source: Kish, "Survey Sampling" (1965), section 11.7.
 import numpy as np
 
 _LEAST = np.finfo(np.float64).tiny
+_RANGE = (1e-100, 1e100)  # of weights: their squares are numbers, too
+_FEWEST_EFFECTIVE = 2.0  # rows: a single one shows nothing
 
 
 def effective_rows(
@@ -29,6 +31,24 @@ def effective_rows(
 def effective_total(weights: np.ndarray) -> float:
     """Kish's effective number of rows of weights >= 0 (n,); 0 without weight."""
     return float(effective_rows(weights, np.zeros(len(weights), dtype=np.intp), 1)[0])
+
+
+def flaw_of_weights(weights: np.ndarray) -> tuple[np.ndarray, str] | None:
+    """The rows whose weights of (n,) cannot be used, and why; None where all can.
+
+    A weight is missing, not positive, or of another magnitude than `_RANGE`; or one row has nearly
+    all weight.
+    """
+    least, largest = _RANGE
+    rows = np.flatnonzero(~((weights >= least) & (weights <= largest)))
+    if len(rows):
+        message = (
+            f"{weights[rows[0]]:g} is no weight, a number from {least:g} to {largest:g}"
+        )
+        return rows, f"{message}; leave out rows that do not count"
+    if effective_total(weights) < min(_FEWEST_EFFECTIVE, len(weights)):
+        return np.array([weights.argmax()]), "nearly all weight is on this row"
+    return None
 
 
 def normalised(weights: np.ndarray) -> np.ndarray:

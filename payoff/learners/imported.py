@@ -155,14 +155,18 @@ class Imported(Learner):
         return P if self.calibrator_ is None else self.calibrator_.apply(P)
 
     def calibrate(
-        self, method: str, P: np.ndarray, codes: np.ndarray, seed: int
+        self,
+        method: str,
+        P: np.ndarray,
+        codes: np.ndarray,
+        weights: np.ndarray,
+        seed: int,
     ) -> np.ndarray:
         """Calibrate by `isotonic` or `sigmoid` on the model's P (n, K) of all rows, codes (n,).
 
         Each class has two rows or more. Returns probabilities (n, K) of the same rows, each by a
         calibration that was fitted without it.
         """
-        weights = np.ones(len(P))
         self.calibration_ = method
         self.calibrator_ = loading.scikit.fit_calibrator(method, P, codes, weights)
         fold = stratified_folds(codes, min(FOLDS, int(np.bincount(codes).min())), seed)

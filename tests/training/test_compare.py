@@ -22,7 +22,7 @@ class Stub(Learner):
     fits: ClassVar = 0
     way: ClassVar = None
 
-    def fit(self, _X, _y, **_blocks):
+    def fit(self, _X, _y, _sample_weight=None, _blocks=None):
         if isinstance(self.way, Exception):
             raise self.way
         Stub.fits += 1
