@@ -385,6 +385,12 @@ def certified_on(
 
     Invalid with the place for a matrix or a guarantee that does not fit. O(n log n + n K A).
     """
+    if rows.groups is not None:
+        raise Invalid.at(
+            "/guarantee",
+            "rows that were held out by group are no independent draws, which a guarantee is"
+            " about; hold rows out at random or by time",
+        )
     B, names, _, cases = needed_matrix(fields, rows.classes)
     classes = list(map(str, rows.classes))
     if names is None and B.shape[-1] != len(classes):

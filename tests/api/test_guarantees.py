@@ -170,6 +170,23 @@ def test_the_evaluated_model_alone_has_guarantees(client):
         assert says(error["msg"], "fitted again", '"refit": false')
 
 
+def test_rows_of_groups_are_no_independent_draws(client):
+    patients = [[*row, f"p{i // 4}"] for i, row in enumerate(DATA["rows"])]
+    columns = {"features": [*DATA["features"], "patient"], "rows": patients}
+    order = {
+        "model": "grouped",
+        "learner": {"kind": "logistic"},
+        "data": DATA | columns | {"types": {"patient": "ignore"}},
+        "holdout": {"part": 0.5, "by": "group", "column": "patient"},
+        "refit": False,
+    }
+    trained(client, order)
+    refused = client.post("/models/grouped/benefit", json=TABLE)
+    [error] = refused.json()["errors"]
+    assert error["loc"] == "/guarantee"
+    assert says(error["msg"], "by group", "independent")
+
+
 def test_nothing_is_saved_where_nothing_is_certified(client):
     body = TABLE | {"guarantee": LIMIT | {"at_most": 0.001}}
     report = client.post("/models/guarded:1/benefit", json=body).json()["guarantee"]
