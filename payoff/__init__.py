@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from payoff.learners.logistic import Logistic
     from payoff.learners.multilabel import MultilabelForest, MultilabelLogistic
     from payoff.learners.random_forest import RandomForest
+    from payoff.learners.ridge import Ridge
 
 __version__ = "0.1.0"
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "MultilabelForest",
     "MultilabelLogistic",
     "RandomForest",
+    "Ridge",
     "best_set",
     "decide",
     "next_feature",

@@ -164,7 +164,7 @@ def _distribution(model: Loaded, X: np.ndarray) -> Distribution:
     """Of the numbers of rows X (n, m); Invalid at /model where the model does not know it."""
     distribution: Distribution | None = model.estimator.distribution(X)
     if distribution is None:
-        able = 'train random_forest or gradient_boosting with "task": "regression"'
+        able = 'train auto with "task": "regression"'
         raise Invalid.at(
             "/model",
             f"{model.name!r} ({model.card.learner.kind}) predicts numbers alone; {able}",

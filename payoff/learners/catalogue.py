@@ -17,6 +17,7 @@ from payoff.learners.logistic import Logistic
 from payoff.learners.multilabel import MultilabelForest, MultilabelLogistic
 from payoff.learners.parameters import LearnerRequest, request_of
 from payoff.learners.random_forest import RandomForest
+from payoff.learners.ridge import Ridge
 from payoff.learners.score_calibrator import ScoreCalibrator
 
 ACQUIRES = "possible"
@@ -38,6 +39,7 @@ KINDS: dict[str, Any] = {
         MultilabelForest,
         MultilabelLogistic,
         RandomForest,
+        Ridge,
     )
 }
 """All kinds that requests may train, by name."""

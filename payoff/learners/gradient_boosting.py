@@ -8,7 +8,7 @@ import numpy as np
 from joblib import Parallel, delayed
 from pydantic import Field
 
-from payoff.decisions.folds import UNJUDGED, stratified_folds
+from payoff.decisions.folds import UNJUDGED, Blocks, stratified_folds
 from payoff.errors import Invalid
 from payoff.learners import loading
 from payoff.learners.base import ALL, SINGLE, FoldedRows, Learner, stage_name
@@ -28,8 +28,8 @@ _FOLDS = 5
 # a fifth of the rows less are clearly larger than those of the model of all rows.
 _MAX_ROWS_OF_MORE_FOLDS = 5000
 _NO_ERRORS = (
-    "one sample shows no errors; boosting of numbers needs two rows, of two groups or moments"
-    " where these are given"
+    "one sample shows no errors: numbers need two rows, of two groups or moments where these are"
+    " given"
 )
 _LEAST_SPREAD = 0.1  # the least spread of a row, as a part of the mean spread
 # Small trees, as the size of errors takes more rows to learn than the mean.
@@ -96,56 +96,51 @@ class GradientBoosting(Learner):
         self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray
     ) -> None:
         if self.regresses:
-            self._fit_numbers(X, codes, weights)
+            self._cross_fit(X, codes, weights)
         else:
             super()._fit_calibrated(X, codes, weights)
+
+    def _cross_fit(
+        self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray
+    ) -> np.ndarray:
+        if not self.regresses:
+            return super()._cross_fit(X, codes, weights)
+        rows, folds = in_folds(X, codes, weights, self._seed(), self.blocks)
+        with part(0.0, 0.6, "mean"):
+            mean, unseen, self.n_iter_ = self._cross_fitted(rows, folds, _squared)
+        with part(0.6, 1.0, "spread"):
+            self.model_ = self.around(mean, unseen, rows, folds)
+        return unseen[:, None]
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Any:
         model = next(self.grow(X, codes, weights, [self.n_iter_]))
         # A refit of numbers keeps the distribution of the residuals.
         return replace(self.model_, mean=model) if self.regresses else model
 
-    def _fit_numbers(self, X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> None:
-        """The mean, and from its cross-fitted residuals the spread.
+    def around(
+        self, mean: Any, unseen: np.ndarray, rows: FoldedRows, folds: int
+    ) -> Residuals:
+        """The distribution around a mean, from its values (n,) for rows that it did not see.
 
-        The spread is None, one for all rows, where that is as likely.
+        The spread is boosted; it is None, one for all rows, where that is as likely.
         """
-        largest = SINGLE / 4
-        if np.abs(y).max() > largest:
-            message = (
-                f"numbers must be at most {largest:.1g} in magnitude; use a larger unit"
-            )
-            raise Invalid.at("", message)
-        folds = min(len(X), _FOLDS if len(X) > _MAX_ROWS_OF_MORE_FOLDS else 2 * _FOLDS)
-        unstratified = np.zeros(len(X), dtype=np.intp)
-        fold = stratified_folds(unstratified, folds, self._seed(), self.blocks)
-        fold = fold.astype(np.int8)
-        if self.blocks is not None:
-            folds = int(fold.max()) + 1
-        if folds < 2:
-            raise Invalid.at("", _NO_ERRORS)
-        numbers = FoldedRows(X, y, weights, fold)
-        with part(0.0, 0.6, "mean"):
-            mean, unseen, self.n_iter_ = self._cross_fitted(numbers, folds, _squared)
+        y, weights = rows.codes, rows.weights
         residuals = y - unseen
         typical = float(np.average(np.abs(residuals), weights=weights)) or 1.0
         sizes = np.maximum(np.abs(residuals) / typical, _LEAST_SPREAD)
-        errors = FoldedRows(X, sizes, weights, fold)
-        with part(0.6, 1.0, "spread"):
-            parameters = _SPREAD_PARAMETERS | {
-                "min_samples_leaf": 2 * int(self.min_samples_leaf)
-            }
-            spread, spreads, _ = self._cross_fitted(
-                errors, folds, _unlikely, **parameters
-            )
+        errors = rows._replace(codes=sizes)
+        parameters = _SPREAD_PARAMETERS | {
+            "min_samples_leaf": 2 * int(self.min_samples_leaf)
+        }
+        spread, spreads, _ = self._cross_fitted(errors, folds, _unlikely, **parameters)
         spreads = np.maximum(spreads, _LEAST_SPREAD)
         constant = float(np.average(sizes, weights=weights))
         if _unlikely(spreads, errors) >= _unlikely(constant, errors):
             spread = None
-            spreads = np.ones(len(X))
+            spreads = np.ones(len(y))
         floor = 0.0 if y.min() >= 0 else -np.inf
         scaled = even_quantiles(residuals / spreads, weights)
-        self.model_ = Residuals(mean, spread, _LEAST_SPREAD, scaled, floor)
+        return Residuals(mean, spread, _LEAST_SPREAD, scaled, floor)
 
     def _fit_folds(self, rows: FoldedRows, folds: int) -> np.ndarray:
         self.model_, P, self.n_iter_ = self._cross_fitted(rows, folds, self._loss)
@@ -240,10 +235,37 @@ class GradientBoosting(Learner):
             "random_state",
         )
         defaults = {name: getattr(self, name) for name in names}
-        defaults["max_leaf_nodes"] = self.max_leaf_nodes_
+        if "max_leaf_nodes" not in parameters:
+            defaults["max_leaf_nodes"] = self.max_leaf_nodes_
         return loading.scikit.boosted_trees.grow(
             defaults | parameters, self.categorical(), X, codes, weights, rounds
         )
+
+
+def in_folds(
+    X: np.ndarray,
+    y: np.ndarray,
+    weights: np.ndarray,
+    seed: int,
+    blocks: Blocks | None,
+) -> tuple[FoldedRows, int]:
+    """Rows whose numbers are to be cross-fitted, in folds, and the number of folds.
+
+    Invalid where nothing can be held out, or for numbers that single precision cannot hold.
+    """
+    largest = SINGLE / 4
+    if np.abs(y).max() > largest:
+        message = (
+            f"numbers must be at most {largest:.1g} in magnitude; use a larger unit"
+        )
+        raise Invalid.at("", message)
+    folds = min(len(X), _FOLDS if len(X) > _MAX_ROWS_OF_MORE_FOLDS else 2 * _FOLDS)
+    fold = stratified_folds(np.zeros(len(X), dtype=np.intp), folds, seed, blocks)
+    if blocks is not None:
+        folds = int(fold.max()) + 1
+    if folds < 2:
+        raise Invalid.at("", _NO_ERRORS)
+    return FoldedRows(X, y, weights, fold.astype(np.int8)), folds
 
 
 def _squared(predictions: np.ndarray, rows: FoldedRows) -> float:

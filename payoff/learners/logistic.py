@@ -1,6 +1,6 @@
 """Multinomial logistic regression on raw rows, cost-blind."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import Any, ClassVar
 
@@ -65,10 +65,12 @@ def choose_transform(
     weights: np.ndarray,
     C: float,
     candidates: Sequence[str] = _CANDIDATES,
+    losses: Callable[..., np.ndarray] | None = None,
 ) -> str:
-    """A learner's `numeric_transform`; for `auto` the shape of the least cross-validated log loss.
+    """A learner's `numeric_transform`; for `auto` the shape of the least cross-validated loss.
 
-    `codes` are classes (n,), or labels (n, L) whose losses are added up. The first of the
+    `codes` are classes (n,), or labels (n, L) whose losses are added up. `losses` are log losses,
+    or a function like `_losses`, for numbers (n,). The first of the
     candidates that is not worse than the best by a standard error of the paired difference; `clip`
     on fewer than `_MIN_ROWS` rows. Three fits for each candidate and label on two thirds of at most
     `_MAX_ROWS` rows; folds are split by the learner's blocks.
@@ -85,9 +87,10 @@ def choose_transform(
     X, w = X[sample], weights[sample]
     blocks = learner.blocks_of(sample)
     labels = codes[sample].reshape(len(sample), -1).T
+    measure = losses or _losses
     gains = {
         shape: -np.sum(
-            [_losses(shape, X, y, w, categorical, C, blocks) for y in labels], axis=0
+            [measure(shape, X, y, w, categorical, C, blocks) for y in labels], axis=0
         )
         for shape in candidates
     }

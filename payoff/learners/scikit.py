@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import minimize_scalar, nnls
 from sklearn.exceptions import ConvergenceWarning, InconsistentVersionWarning
-from sklearn.linear_model import LogisticRegression, RidgeCV
+from sklearn.linear_model import LogisticRegression, Ridge, RidgeCV
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.utils import (
@@ -46,6 +46,7 @@ __all__ = [
     "cross_val_predict",
     "fit_calibrator",
     "fit_linear",
+    "fit_ridge",
     "kernel_solver",
     "learn",
     "minimize_scalar",
@@ -130,3 +131,12 @@ def fit_linear(
         model.fit(columns, codes, sample_weight=weights)
     # It warns of too many steps, and of a search along a line that failed.
     return model, not failures
+
+
+def fit_ridge(
+    columns: Any, y: np.ndarray, weights: np.ndarray, C: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """scikit-learn's ridge regression on columns: coefficients (1, width), intercept (1,)."""
+    model = Ridge(1.0 / C, tol=_TOLERANCE, max_iter=MAX_STEPS)
+    model.fit(columns, y, sample_weight=weights)
+    return model.coef_[None], np.array([model.intercept_])
