@@ -8,18 +8,28 @@ interval is computed with two half rows more: one has the most extreme possible 
 the limit, the other the most extreme observed value on the other side. For one class and two values
 that is the Jeffreys interval of a proportion; with one row instead of two half rows it would be
 Gaffke's bound, for a proportion that of Clopper and Pearson.
+
+Rows of one group depend on each other. So where rows are of groups, a group has one random weight
+for all of its rows, and a half row counts as often as the design effect says: the variance of the
+mean by the sums of groups over that of independent rows, at least 1 (Kish, "Survey Sampling", 1965,
+section 5.4). As few groups show too little variation, intervals are widened by the quantile of
+Student's t with G - 1 degrees of freedom and by sqrt(G / (G - 1)) (Cameron and Miller, "A
+practitioner's guide to cluster-robust inference", 2015, section VI), for G the effective number of
+groups of unequal sizes.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import ndtri, stdtrit
 
 from payoff.decisions.benefit import class_means, irrelevance, oddities, row_benefits
-from payoff.decisions.row_weights import effective_rows
+from payoff.decisions.row_weights import effective_rows, effective_total
 from payoff.decisions.threshold import cut_at, posterior_threshold
 from payoff.errors import Invalid, counted
 
@@ -30,6 +40,7 @@ _TAIL = 0.025  # outside a 95 % interval on either side
 # Share of resamples in which a contender leads the best one, from which it could have been chosen.
 _RIVAL = 0.01
 _WEIGHTS_PER_DRAW = 2_000_000  # 16 MB
+_LEAST_GROUPS = 1.2  # so that the interval of a single group is wide, and not infinite
 _EQUAL = 1e-12  # relative; means that differ by less differ by the order of their sums
 
 
@@ -110,6 +121,7 @@ def rank(
     strata: np.ndarray,
     *,
     possible: Possible | None = None,
+    groups: np.ndarray | None = None,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Ranking:
@@ -119,31 +131,43 @@ def rank(
     Differences are computed within each resample, so variation that all contenders share cancels.
     The intervals are percentiles, and contain the observed value. They do not include the variation
     of training rows. The lower limits of differences hold for each contender that could have been
-    chosen as the best, see `_tails`.
+    chosen as the best, see `_tails`. With `groups`, codes (n,), significance asks for
+    `MIN_ROWS_TO_COMPARE` groups, not rows.
     """
     used = weights > 0
     if not used.all():
         values, weights, strata = values[used], weights[used], strata[used]
+        groups = None if groups is None else groups[used]
     if not len(values):
         raise Invalid.at("", "a bootstrap needs at least one row")
     means = np.average(values, axis=0, weights=weights)
     best = _first_of_largest(means)
     c = len(means)
-    first, sizes = _kinds(np.column_stack((strata, weights, values)))
+    units = () if groups is None else (groups,)
+    first, sizes = _kinds(np.column_stack((strata, weights, *units, values)))
+    possible = None if possible is None else possible.with_distances(best)
     resampled = bootstrap_means(
         np.column_stack((values[first], values[first][:, [best]] - values[first])),
         weights[first],
         strata[first],
         sizes,
-        possible=None if possible is None else possible.with_distances(best),
+        possible=possible,
+        groups=None if groups is None else groups[first],
         resamples=resamples,
         seed=seed,
     )
     tails = np.concatenate((np.full(c, _TAIL), _tails(resampled.means[:, :c], best)))
+    factor = 1.0 if groups is None else _widening(weights, groups)
     intervals = []
     for j, observed in enumerate((*means, *(means[best] - means))):
         low = np.quantile(resampled.low[:, j], tails[j])
         high = np.quantile(resampled.high[:, j], 1 - _TAIL)
+        if factor > 1:
+            low = observed - factor * (observed - low)
+            high = observed + factor * (high - observed)
+            if possible is not None:
+                low = max(low, possible.low[:, j].min())
+                high = min(high, possible.high[:, j].max())
         intervals.append((float(min(low, observed)), float(max(high, observed))))
     standings = [
         Standing(float(mean), interval, float(means[best] - mean), behind)
@@ -151,13 +175,14 @@ def rank(
             means, intervals[:c], intervals[c:], strict=True
         )
     ]
-    return _ranking(values, weights, strata, standings, best)
+    return _ranking(values, weights, strata, groups, standings, best)
 
 
 def _ranking(
     values: np.ndarray,
     weights: np.ndarray,
     strata: np.ndarray,
+    groups: np.ndarray | None,
     standings: list[Standing],
     best: int,
 ) -> Ranking:
@@ -172,7 +197,10 @@ def _ranking(
     means = np.array([standings[j].mean for j in different])
     runner_up = int(different[_first_of_largest(means)])
     differs = values[:, best] != values[:, runner_up]
-    effective = float(effective_rows(weights[differs], strata[differs]).sum())
+    if groups is None:
+        effective = float(effective_rows(weights[differs], strata[differs]).sum())
+    else:
+        effective = len(np.unique(groups[differs]))
     significant = (
         effective >= MIN_ROWS_TO_COMPARE and standings[runner_up].behind_interval[0] > 0
     )
@@ -187,6 +215,7 @@ def bootstrap_means(
     counts: np.ndarray,
     *,
     possible: Possible | None = None,
+    groups: np.ndarray | None = None,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Resampled:
@@ -196,7 +225,8 @@ def bootstrap_means(
     that are known and not estimated; without such shares all codes are 0. `counts` (n,): row i
     stands for so many equal rows. With `possible`, half rows are added to each stratum, whose code
     is its class where shares are known; such a class without rows varies over all its possible
-    values. Deterministic in `seed`. O(resamples n c), memory O(resamples c + n).
+    values. `groups` (n,) are codes: a group has one random weight for its rows in all strata.
+    Deterministic in `seed`. O(resamples n c), memory O(resamples c + n).
     """
     rng = np.random.default_rng(seed)
     mass = np.bincount(strata, weights * counts)
@@ -212,41 +242,90 @@ def bootstrap_means(
                 possible.low[classes].min(axis=0),
                 possible.high[classes].max(axis=0),
             )
-        total += mass[stratum] * _resampled(
-            values[inside], weights[inside], counts[inside], extremes, resamples, rng
-        )
+        rows = values[inside], weights[inside], counts[inside]
+        if extremes is not None and not inside.any():
+            low, high = extremes
+            total += mass[stratum] * np.stack(((low + high) / 2, low, high))[:, None]
+            continue
+        half = np.average(weights[inside], weights=counts[inside])
+        if groups is None:
+            sums = _drawn(_weighted(*rows[:2]), counts[inside], resamples, rng)
+        else:
+            by_group = _by_group(*rows, groups[inside], int(groups.max()) + 1)
+            ones = np.ones(len(by_group))
+            # Each stratum draws the same weights of groups.
+            shared = np.random.default_rng((seed, 1))
+            sums = _drawn(by_group, ones, resamples, shared)
+            half = half * _design_effect(*rows, by_group)
+        total += mass[stratum] * _means(sums, rows[0], half, extremes, rng)
     return Resampled(*(total / mass.sum()))
 
 
-def _resampled(
+def _weighted(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Weighted values of rows, and their weights, (n, c + 1)."""
+    return weights[:, None] * np.column_stack((values, np.ones(len(values))))
+
+
+def _by_group(
     values: np.ndarray,
     weights: np.ndarray,
     counts: np.ndarray,
-    extremes: tuple[np.ndarray, np.ndarray] | None,
-    resamples: int,
-    rng: np.random.Generator,
+    groups: np.ndarray,
+    size: int,
 ) -> np.ndarray:
-    """The three arrays of `Resampled` for one stratum, stacked.
+    """The sums of `_weighted` in each of `size` groups, (size, c + 1)."""
+    sums = np.zeros((size, values.shape[1] + 1))
+    np.add.at(sums, groups, _weighted(values, weights * counts))
+    return sums
 
-    `extremes` are the smallest and the largest possible value of each contender, (c,) each.
-    """
-    if extremes is not None and not len(values):
-        low, high = extremes
-        ends = np.stack(((low + high) / 2, low, high))
-        return np.broadcast_to(ends[:, None, :], (3, resamples, len(low)))
-    weighted = weights[:, None] * np.column_stack((values, np.ones(len(values))))
+
+def _design_effect(
+    values: np.ndarray, weights: np.ndarray, counts: np.ndarray, by_group: np.ndarray
+) -> np.ndarray:
+    """The variance of each mean (c,) by the sums of groups over that by rows, at least 1."""
+    totals = by_group.sum(axis=0)
+    means = totals[:-1] / totals[-1]
+    between = ((by_group[:, :-1] - by_group[:, -1:] * means) ** 2).sum(axis=0)
+    squares = (counts * weights**2) @ (values - means) ** 2
+    return np.maximum(between / np.where(squares > 0, squares, np.inf), 1.0)
+
+
+def _widening(weights: np.ndarray, groups: np.ndarray) -> float:
+    """The factor of intervals from few groups: see the module."""
+    size = max(effective_total(np.bincount(groups, weights)), _LEAST_GROUPS)
+    t = float(stdtrit(size - 1, 1 - _TAIL) / ndtri(1 - _TAIL))
+    return t * math.sqrt(size / (size - 1))
+
+
+def _drawn(
+    weighted: np.ndarray, counts: np.ndarray, resamples: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Sums (resamples, c + 1) of `weighted` rows, each with random weights for its count (n,)."""
     sums = np.empty((resamples, weighted.shape[1]))
-    step = max(_WEIGHTS_PER_DRAW // len(values), 1)
+    step = max(_WEIGHTS_PER_DRAW // len(weighted), 1)
     for begin in range(0, resamples, step):
         part = sums[begin : begin + step]
-        part[:] = rng.standard_gamma(counts, (len(part), len(values))) @ weighted
+        part[:] = rng.standard_gamma(counts, (len(part), len(weighted))) @ weighted
+    return sums
+
+
+def _means(
+    sums: np.ndarray,
+    values: np.ndarray,
+    half: np.ndarray | float,
+    extremes: tuple[np.ndarray, np.ndarray] | None,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """The three arrays of `Resampled` for one stratum of rows with `values` (n, c), stacked.
+
+    `half` is the weight of a row, two of whose halves are added. `extremes` are the smallest and
+    the largest possible value of each contender, (c,) each.
+    """
     sums, size = sums[:, :-1], sums[:, -1:]
     means = sums / size
     if extremes is None:
         return np.stack((means, means, means))
-    halves = rng.standard_gamma(0.5, (2, resamples, 1)) * np.average(
-        weights, weights=counts
-    )
+    halves = rng.standard_gamma(0.5, (2, len(sums), 1)) * half
     size = size + halves.sum(axis=0)
     low = (sums + halves[0] * extremes[0] + halves[1] * values.max(axis=0)) / size
     high = (sums + halves[0] * extremes[1] + halves[1] * values.min(axis=0)) / size
@@ -297,7 +376,8 @@ class LabelledRows:
 
     `shares` (K,) are the class shares of the population in use, as far as they are known: a class
     with a share above 0 counts, with or without rows. With `known` the classes have these weights.
-    `row_weights` (n,) are positive, 1 each by default.
+    `row_weights` (n,) are positive, 1 each by default. `groups` (n,) are codes of groups whose rows
+    depend on each other.
     """
 
     y: np.ndarray
@@ -305,10 +385,14 @@ class LabelledRows:
     shares: np.ndarray
     known: bool = False
     row_weights: np.ndarray | None = None
+    groups: np.ndarray | None = None
 
     @property
     def counts(self) -> np.ndarray:
-        """The effective number of rows of each class, float64 (K,)."""
+        """The effective number of rows, or the number of groups, of each class, float64 (K,)."""
+        if self.groups is not None:
+            pairs = np.unique(np.column_stack((self.groups, self.y)), axis=0)
+            return np.bincount(pairs[:, 1], minlength=self.B.shape[-2]) * 1.0
         return effective_rows(self._row_weights, self.y, self.B.shape[-2])
 
     @property
@@ -353,7 +437,11 @@ def contest(
     )
     strata = rows.y if rows.known else np.zeros_like(rows.y)
     ranking = rank(
-        values, rows.weights, strata, possible=_possible(choices, rows, fixed)
+        values,
+        rows.weights,
+        strata,
+        possible=_possible(choices, rows, fixed),
+        groups=rows.groups,
     )
     if not ranking.significant or ranking.runner_up is None:
         return ranking
@@ -417,6 +505,7 @@ def doubts(
     if bound <= 0:
         warnings.append("the upper bound is not positive: mu is undefined")
     counts = rows.counts
+    unit = unit if rows.groups is None else "group"
     differs = np.ptp(B, axis=-1) > 0
     differs = differs if B.ndim == 2 else differs.any(axis=0)
     rare = np.flatnonzero((counts < MIN_ROWS_TO_COMPARE) & (rows.shares > 0) & differs)

@@ -291,3 +291,26 @@ def block_folds(
     fold = with_every_class_outside(y, fold, blocks)
     number = {f: i for i, f in enumerate(sorted(set(fold) - {-1}))}
     return [number.get(f, -1) for f in fold]
+
+
+def grouped_means(
+    values: np.ndarray,
+    weights: Sequence[float],
+    strata: Sequence[int],
+    groups: Sequence[int],
+    mass: Sequence[float],
+    draws: np.ndarray,
+) -> np.ndarray:
+    """Means in resamples: in each stratum the mean of its rows, each with its weight times the
+    random weight of its group, `draws` (resamples, groups).
+    """
+    means = []
+    for draw in draws:
+        total = 0.0
+        for stratum in sorted(set(strata)):
+            rows = [i for i, code in enumerate(strata) if code == stratum]
+            size = sum(weights[i] * draw[groups[i]] for i in rows)
+            part = sum(weights[i] * draw[groups[i]] * values[i] for i in rows) / size
+            total = total + mass[stratum] * part
+        means.append(total / sum(mass))
+    return np.array(means)
