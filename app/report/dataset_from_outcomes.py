@@ -1,22 +1,25 @@
 """A data set of recorded instances with their truth, to train on."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from tempfile import TemporaryFile
 from time import time
 from typing import Any, BinaryIO, cast
 
+import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.errors import Conflict, NotFound
-from app.outcomes.decision import Cases
+from app.outcomes.decision import Cases, Label
 from app.registry.card import Card
-from app.report.earned import ActionCounts
+from app.report.earned import UNEQUAL, ActionCounts
 from app.report.report import matured, reservations
-from app.report.slices import slices
+from app.report.slices import Slice, slices
+from app.report.ways import truth_chances
 from app.stores import Stores
 from app.tables.dataset import Dataset
 from app.tables.notations import reader
@@ -26,6 +29,10 @@ from app.training.models import card_of
 from payoff.errors import Invalid, TooLarge
 
 _MOMENT = "decided_at"  # the column of the times of decisions, for hold-outs
+_WEIGHT = "truth_weight"  # the column of 1 / P(the truth became known)
+_LEAST_CHANCE = (
+    0.01  # that counts: a smaller one would give a single row too much weight
+)
 _MICROSECONDS = 1_000_000  # of a second
 _TYPES = {"numeric": "number", "categorical": "category"}
 _REASONS = (
@@ -50,10 +57,11 @@ def make(
 
     Truths of days of which many are still to come count as unknown. The columns are the features
     and values of the model's latest version, without those that no instance has, and its label;
-    beside them hold-outs can take the time of the decision. The record has a `lineage`: the
+    beside them hold-outs can take the time of the decision. Where the truth is known more often
+    after some actions, and sometimes after each, rows have weights. The record has a `lineage`: the
     versions and the period of the rows, how many decisions are left out for what reason, and
-    `warnings` where the rows are no fair sample. Raises NotFound at /model, Conflict where no data
-    set can be made of these rows, Invalid at /name, TooLarge.
+    `warnings` about weights, and where the rows are no fair sample. Raises NotFound at /model,
+    Conflict where no data set can be made of these rows, Invalid at /name, TooLarge.
     """
     card = _latest(stores, model)
     request = UploadRequest(label=(card.labels[0],), name=name, owner=owner)
@@ -64,18 +72,22 @@ def make(
     arrivals = stores.archive.cases(model, since=since, until=until, arrivals_only=True)
     maturity = matured(arrivals, time())
     actions = ActionCounts()
+    for cases in stores.archive.cases(model, since=since, until=until):
+        for part in slices(cases, maturity.since):
+            actions.add(part)
+    is_selective = actions.document()["is"]
+    weighing = _Weighing(actions.shares_known)
     with TemporaryFile() as file:
-        schema = _schema(card)
+        schema = _schema(card, with_weights=is_selective)
         with pq.ParquetWriter(file, schema) as writer:
             for cases in stores.archive.cases(
                 model, since=since, until=until, with_instances=True
             ):
                 rows = list[dict[str, Any]]()
                 for part in slices(cases, maturity.since):
-                    actions.add(part)
-                    rows += _rows(part, card, counts, versions)
+                    weights = weighing.weights(part)
+                    rows += _rows(part, weights, card, counts, versions)
                 names.update(*rows)
-                names.discard(_moment(card))
                 writer.write_batch(_batch(rows, schema))
                 max_rows = stores.datasets.limits.max_rows
                 if counts["rows"] > max_rows:
@@ -99,13 +111,20 @@ def make(
             "until": until,
             "rows": counts["rows"],
             "left_out": left_out,
-            "warnings": list(
-                reservations(maturity, selective=actions.document()["is"])
-            ),
+            "warnings": [
+                *reservations(
+                    maturity, selective=is_selective and not weighing.reaches_all
+                ),
+                *weighing.warnings(is_selective=is_selective),
+            ],
         }
         types = {part.name: part.form or _TYPES[part.type] for part in card.features}
         types |= dict.fromkeys(card.values, "value")
-        types |= dict.fromkeys({_moment(card), *types} - names, "ignore")
+        types |= dict.fromkeys(types.keys() - names, "ignore")
+        types[_free_name(card, _MOMENT)] = "ignore"
+        if is_selective:
+            is_cure = weighing.reaches_all
+            types[_free_name(card, _WEIGHT)] = "weight" if is_cure else "ignore"
         if not all(isinstance(name, int) for name in card.classes or ()):
             types[card.labels[0]] = "category"  # also where the names look like numbers
         request = request.model_copy(update={"types": types})
@@ -139,23 +158,52 @@ def _latest(stores: Stores, model: str) -> Card:
     return card
 
 
-def _moment(card: Card) -> str:
-    """The name of the column of times: one that no column of the card has."""
+@dataclass
+class _Weighing:
+    """Weights of rows by how probable it was that their truth became known; `reaches_all` is
+    whether that was possible for every decision, and `capped` counts weights that are lowered.
+    """
+
+    shares: Mapping[Label, float]
+    reaches_all: bool = True
+    capped: int = 0
+
+    def weights(self, part: Slice) -> np.ndarray:
+        """The weight of each case (n,)."""
+        chances = truth_chances(part, self.shares)
+        self.reaches_all &= not part.mature or bool((chances > 0).all())
+        self.capped += int(np.count_nonzero(part.known & (chances < _LEAST_CHANCE)))
+        return np.asarray(1 / np.maximum(chances, _LEAST_CHANCE))
+
+    def warnings(self, *, is_selective: bool) -> Iterator[str]:
+        if is_selective and self.reaches_all:
+            yield (
+                f"{UNEQUAL}: rows have the weight 1 / P(their truth became known), so that they"
+                f" stand for all decisions; {self.capped} weights are capped at"
+                f" {1 / _LEAST_CHANCE:g}, as if P were {_LEAST_CHANCE:.0%}"
+            )
+
+
+def _free_name(card: Card, name: str) -> str:
+    """The name, with underscores, that no column of the card has."""
     columns = {*card.values, *card.labels, *(feature.name for feature in card.features)}
-    name = _MOMENT
     while name in columns:
         name += "_"
     return name
 
 
-def _schema(card: Card) -> pa.Schema:
-    """The columns of the card's features, of its values, of the time, and of its label."""
+def _schema(card: Card, *, with_weights: bool) -> pa.Schema:
+    """The columns of the card's features, of its values, of the time, of the weights where they
+    are to be kept, and of its label.
+    """
     types = {
         feature.name: pa.float64() if feature.type == "numeric" else pa.string()
         for feature in card.features
     }
     types |= dict.fromkeys(card.values, pa.float64())
-    types[_moment(card)] = pa.timestamp("us")
+    types[_free_name(card, _MOMENT)] = pa.timestamp("us")
+    if with_weights:
+        types[_free_name(card, _WEIGHT)] = pa.float64()
     has_integers = all(isinstance(name, int) for name in card.classes or ())
     types[card.labels[0]] = pa.int64() if has_integers else pa.string()
     return pa.schema(types.items())
@@ -177,10 +225,14 @@ def _batch(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _rows(
-    cases: Cases, card: Card, counts: Counter[str], versions: set[int]
+    cases: Cases,
+    weights: np.ndarray,
+    card: Card,
+    counts: Counter[str],
+    versions: set[int],
 ) -> Iterator[dict[str, Any]]:
     """A row for each usable case, with the card's features and values that its instance has, and
-    the time in microseconds.
+    the time in microseconds and the weight.
 
     Adds the number of rows, and of other cases by the reason, to `counts`, and the versions of the
     rows to `versions`.
@@ -202,15 +254,17 @@ def _rows(
             value = readers[name](normal(value))
         return value
 
-    moment = _moment(card)
+    moment = _free_name(card, _MOMENT)
+    weight = _free_name(card, _WEIGHT)
     columns = zip(
         cases.instances,
         cases.term.tolist(),
         cases.truth.tolist(),
         cases.at.tolist(),
+        weights.tolist(),
         strict=True,
     )
-    for instance, term, truth, at in columns:
+    for instance, term, truth, at, row_weight in columns:
         terms = cases.terms[term]
         if terms.verb != "predict":
             counts["of_acquire"] += 1
@@ -227,4 +281,5 @@ def _rows(
             }
             row = {name: convert(name, value) for name, value in row.items()}
             row[moment] = int(at * _MICROSECONDS)
+            row[weight] = row_weight
             yield row | {card.labels[0]: terms.classes[truth]}

@@ -251,6 +251,14 @@ class ActionCounts:
                 name = key, stack.version, stack.actions
                 self.alike[name] = self.alike.get(name, 0) + table
 
+    @property
+    def shares_known(self) -> dict[Label, float]:
+        """The share of known truths after each action."""
+        return {
+            label: float(known / cases)
+            for label, (known, cases) in self.by_action.items()
+        }
+
     def document(self) -> dict[str, Any]:
         """Whether truth is known more often after some actions than after others."""
         selection = known_shares(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -45,6 +46,21 @@ def undrawn_actions(part: Slice, rows: np.ndarray) -> np.ndarray:
     regrets = losses(part.stack.matrices[part.term[rows[drawn]]])
     best[drawn] = least(np.einsum("nk,nka->an", P, regrets), P.shape[1])
     return best
+
+
+def truth_chances(part: Slice, shares: Mapping[Label, float]) -> np.ndarray:
+    """The probability (n,) that the truth of each case became known, by the `shares` of known
+    truths after each action.
+
+    Where actions were drawn it is the mean over the draws; else that after the case's own action.
+    """
+    known_after = np.array([shares.get(label, 0.0) for label in part.stack.actions])
+    chances = known_after[part.choice]
+    epsilon = part.stack.explore[part.term]
+    rows = np.flatnonzero(~np.isnan(part.propensity + epsilon) & part.has_matrix)
+    after_best = known_after[undrawn_actions(part, rows)]
+    chances[rows] = after_best + epsilon[rows] * (known_after.mean() - after_best)
+    return chances
 
 
 def likely_actions(part: Slice) -> np.ndarray:

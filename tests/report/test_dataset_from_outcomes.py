@@ -210,6 +210,50 @@ def test_a_data_set_of_selected_truths_says_so(client):
     assert warning.startswith("truth is known more often after some actions")
 
 
+def test_weights_make_truths_that_exploration_reached_a_fair_sample(client):
+    """Truth is known after the treatment alone, and some are treated at random: 1 / P(known) counts the
+    rows of those who would not be treated as often as they occur.
+    """
+    model = "dataset-explored"
+    learned(client, model)
+    rows = [[20.0 + i, 70.5, "mild"] for i in range(200)]
+    body = {"model": model, "instances": rows, "explore": 0.5}
+    ids = []
+    for benefits in ([[1, 0], [1, 0]], [[0, 1], [0, 1]]):
+        order = body | {"benefits": benefits, "record": {"instances": True}}
+        answer = client.post("/predict", json=order).json()
+        treated = [
+            i for i, d in enumerate(answer["decisions"]) if d == answer["actions"][1]
+        ]
+        ids.append([answer["ids"][i] for i in treated])
+        tell(
+            client,
+            ids[-1],
+            ["healthy", "ill"] * (len(treated) // 2) + ["ill"] * (len(treated) % 2),
+        )
+
+    dataset = made(client, model=model).json()
+    (warning,) = dataset["from"]["warnings"]
+    columns = {column["name"]: column for column in dataset["columns"]}
+
+    assert "rows have the weight 1 / P(their truth became known)" in warning
+    assert "0 weights are capped at 100" in warning
+    assert dataset["rows"] == len(ids[0]) + len(ids[1])
+    assert columns["truth_weight"]["type"] == "weight"
+    # Of the untreated one in four became known, of the treated three in four.
+    weights = [float(text) for text in columns["truth_weight"]["examples"]]
+    assert sorted(weights) == pytest.approx([4 / 3, 4], rel=0.01)
+    job = trained(
+        client,
+        {
+            "model": "dataset-weighed",
+            "learner": {"kind": "logistic"},
+            "data": {"dataset": dataset["id"]},
+        },
+    )
+    assert job["status"] == "succeeded"
+
+
 def test_truths_of_days_of_which_many_are_to_come_are_left_out(client, database):
     model = "dataset-new"
     learned(client, model)
