@@ -8,6 +8,7 @@ import orjson
 from fastapi import Request, Response
 from pydantic import BaseModel, ValidationError
 
+from app.api.codecs import binary_tensors
 from app.api.codecs.json import check_document, parsed, syntax_error
 from app.api.codecs.media_types import JSON
 from app.api.exchange import charge_of
@@ -79,17 +80,20 @@ async def read(request: Request, body_type: type[_Body]) -> _Body:
     """The JSON body, checked; Unsupported for another media type, and the errors of `parsed` and
     `checked`.
     """
-    media_type_of_body(request)
-    # The header tells after how many bytes the JSON ends and binary data begin.
-    if "Inference-Header-Content-Length" in request.headers:
-        raise Unsupported(
-            "binary data are not supported; send 'data' as JSON"
-            " (in Triton's client binary_data=False)"
-        )
+    length = request.headers.get(binary_tensors.HEADER)
+    if length is not None and not issubclass(body_type, binary_tensors.TensorBody):
+        raise Unsupported("only tensors of /v2 come as binary data")
+    media_type_of_body(request, () if length is None else (binary_tensors.OCTETS,))
     body = await request.body()
     charge = charge_of(request)
+
+    def document() -> Any:
+        if length is None:
+            return parsed(body, charge)
+        return binary_tensors.document_of(body, length, charge)
+
     return await run(
-        request, pace_of(len(body)), lambda: checked(body_type, parsed(body, charge))
+        request, pace_of(len(body)), lambda: checked(body_type, document())
     )
 
 

@@ -287,3 +287,151 @@ def test_booleans_of_tensors_are_those_of_json(service):
         service, [age | {"data": [True, 1]}, tensor], "/v2/models/truths/infer"
     )
     assert (wrong.status_code, "/instances/0/age" in wrong.text) == (400, True)
+
+
+def packed(document: dict[str, Any], *contents: bytes) -> dict[str, Any]:
+    """The body and the header of a document with binary data behind it."""
+    text = json.dumps(document).encode()
+    return {
+        "content": text + b"".join(contents),
+        "headers": {"Inference-Header-Content-Length": str(len(text))},
+    }
+
+
+def binary_column(name: str, datatype: str, size: int, rows: int = 2) -> dict[str, Any]:
+    shape = {"shape": [rows], "parameters": {"binary_data_size": size}}
+    return {"name": name, "datatype": datatype, **shape}
+
+
+PAINS = b"\x04\x00\x00\x00mild\x06\x00\x00\x00strong"
+
+
+@pytest.mark.parametrize(
+    "datatype", ["FP16", "FP32", "FP64", "INT8", "UINT16", "INT64"]
+)
+def test_binary_tensors_are_those_of_json(service, ward, datatype):
+    kind = datatype.lower().replace("fp", "float")
+    ages = np.array([58, 36], kind)
+    document = {
+        "inputs": [
+            binary_column("age", datatype, ages.nbytes),
+            {"name": "pulse", "datatype": "FP64", "shape": [2], "data": [80, 75]},
+            binary_column("pain", "BYTES", len(PAINS)),
+        ]
+    }
+    answer = service.post(INFER, **packed(document, ages.tobytes(), PAINS))
+    rows = [[58, 80, "mild"], [36, 75, "strong"]]
+    body = {"model": ward, "instances": rows, "rule": "most_probable"}
+    expected = service.post("/predict", json=body).json()
+    assert answer.status_code == 200, answer.text
+    assert output(answer.json(), "probabilities").tolist() == expected["probabilities"]
+
+
+def test_nan_in_binary_data_is_missing(service, ward):
+    ages = np.array([np.nan, 36])
+    document = {
+        "inputs": [
+            binary_column("age", "FP64", 16),
+            {"name": "pulse", "datatype": "FP64", "shape": [2], "data": [80, 75]},
+            binary_column("pain", "BYTES", len(PAINS)),
+        ]
+    }
+    answer = service.post(INFER, **packed(document, ages.tobytes(), PAINS))
+    rows = [[None, 80, "mild"], [36, 75, "strong"]]
+    body = {"model": ward, "instances": rows, "rule": "most_probable"}
+    expected = service.post("/predict", json=body).json()
+    assert output(answer.json(), "probabilities").tolist() == expected["probabilities"]
+
+
+def test_outputs_come_as_binary_data_where_they_are_to(service, ward):
+    names = [{"name": "decisions"}, {"name": "probabilities"}]
+    more = {"parameters": {"binary_data_output": True}, "outputs": names}
+    plain = infer(service, outputs=names).json()
+    answer = infer(service, **more)
+    length = int(answer.headers["Inference-Header-Content-Length"])
+    document = json.loads(answer.content[:length])
+    decisions, probabilities = document["outputs"]
+    content = answer.content[length:]
+    n = decisions["parameters"]["binary_data_size"]
+    assert probabilities["parameters"]["binary_data_size"] == len(content) - n
+    words = [
+        len(w).to_bytes(4, "little") + w.encode() for w in output(plain, "decisions")
+    ]
+    assert content[:n] == b"".join(words)
+    assert (
+        np.frombuffer(content[n:]).tolist()
+        == output(plain, "probabilities").ravel().tolist()
+    )
+    mixed = infer(
+        service,
+        parameters=more["parameters"],
+        outputs=[
+            {"name": "decisions", "parameters": {"binary_data": False}},
+            {"name": "probabilities"},
+        ],
+    )
+    length = int(mixed.headers["Inference-Header-Content-Length"])
+    assert "data" in json.loads(mixed.content[:length])["outputs"][0]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "content", "place"),
+    [
+        (
+            [binary_column("age", "FP64", 8, 1)],
+            b"",
+            "/inputs/0/parameters/binary_data_size",
+        ),
+        (
+            [binary_column("age", "FP64", -8, 1)],
+            b"",
+            "/inputs/0/parameters/binary_data_size",
+        ),
+        (
+            [binary_column("age", "FP64", True, 1)],
+            b"1",
+            "/inputs/0/parameters/binary_data_size",
+        ),
+        ([binary_column("age", "FP64", 7, 1)], b"1234567", "no whole FP64"),
+        ([binary_column("age", "FP64", 8, 1)], b"12345678+", "1 bytes follow"),
+        ([binary_column("age", "FP64", 8, 2)], b"12345678", "/inputs/0/data"),
+        (
+            [binary_column("pain", "BYTES", 4, 1)],
+            b"\xff\xff\xff\xff",
+            "text 0 runs over",
+        ),
+        ([binary_column("pain", "BYTES", 2, 1)], b"\x00\x00", "text 0 runs over"),
+        (
+            [binary_column("pain", "BYTES", 5, 1)],
+            b"\x01\x00\x00\x00\xff",
+            "text 0 is not UTF-8",
+        ),
+        (
+            [binary_column("age", "FP64", 8, 1) | {"data": [1]}],
+            b"12345678",
+            "without data",
+        ),
+        (["age"], b"", "/inputs/0"),
+    ],
+)
+def test_binary_data_that_do_not_fit_are_named(service, ward, inputs, content, place):
+    answer = service.post(INFER, **packed({"inputs": inputs}, content))
+    assert answer.status_code == 400
+    assert place in answer.json()["error"]
+
+
+@pytest.mark.parametrize("length", ["-1", "x", "9999999", "1e3"])
+def test_a_length_that_cannot_be_is_named(service, ward, length):
+    headers = {"Inference-Header-Content-Length": length}
+    answer = service.post(INFER, content=b"{}", headers=headers)
+    assert answer.status_code == 400
+    assert "Inference-Header-Content-Length" in answer.json()["error"]
+
+
+def test_other_routes_take_no_tensors(service):
+    headers = {"Inference-Header-Content-Length": "2"}
+    assert service.post("/retrieve", content=b"{}", headers=headers).status_code in (
+        415,
+        422,
+    )
+    assert service.post("/benefit", content=b"{}", headers=headers).status_code == 415

@@ -45,13 +45,13 @@ def expected(service: httpx.Client, ward: str) -> dict:
     return service.post("/predict", json={**body, "instances": rows}).json()
 
 
-def inputs() -> list[InferInput]:
+def inputs(*, binary: bool = False) -> list[InferInput]:
     found = []
     for j, (name, (kind, datatype)) in enumerate(TYPES.items()):
         values = np.array([[row[j]] for row in ROWS], dtype=kind)
         found.append(
             InferInput(name, list(values.shape), datatype).set_data_from_numpy(
-                values, binary_data=False
+                values, binary_data=binary
             )
         )
     return found
@@ -76,32 +76,38 @@ def test_health_and_metadata(triton):
     assert triton.is_model_ready("ward")
     assert triton.is_model_ready("ward", "1")
     assert not triton.is_model_ready("nothing")
-    assert triton.get_server_metadata()["extensions"] == []
+    assert triton.get_server_metadata()["extensions"] == ["binary_tensor_data"]
     assert [
         each["name"] for each in triton.get_model_metadata("ward", "1")["inputs"]
     ] == list(TYPES)
 
 
-@pytest.mark.parametrize("named", [True, False])
-def test_infer(triton, expected, named):
-    """The client asks for binary data where it is not told otherwise, and gets JSON."""
+@pytest.mark.parametrize("binary", [None, True, False])
+@pytest.mark.parametrize("binary_inputs", [True, False])
+def test_infer(triton, expected, binary, binary_inputs):
+    """In binary data, the client's default, and in JSON; None names no outputs."""
     names = ("decisions", "probabilities", "expected_benefits")
-    outputs = [InferRequestedOutput(name) for name in names] if named else None
+    outputs = None
+    if binary is not None:
+        outputs = [InferRequestedOutput(name, binary_data=binary) for name in names]
     result = triton.infer(
-        "ward", inputs(), outputs=outputs, request_id="7", parameters=STAKES
+        "ward",
+        inputs(binary=binary_inputs),
+        outputs=outputs,
+        request_id="7",
+        parameters=STAKES,
     )
 
+    described = {each["name"]: each for each in result.get_response()["outputs"]}
+    assert ("data" in described["decisions"]) == (binary is False)
     assert result.get_response()["id"] == "7"
     same(result, expected)
 
 
 def test_errors_are_the_clients_exceptions(triton):
-    """The server lists no extension for binary data, and says what to do instead."""
-    packed = InferInput("age", [1], "FP64").set_data_from_numpy(np.ones(1))
     for model, sent, options, status, named in (
         ("nothing", inputs(), {}, "404", "'nothing'"),
         ("ward", inputs()[:2], {}, "400", "'pain'"),
-        ("ward", [packed], {}, "415", "binary_data=False"),
         ("ward", inputs(), {"request_compression_algorithm": "gzip"}, "415", ""),
     ):
         with pytest.raises(InferenceServerException) as refused:

@@ -12,7 +12,9 @@ from pydantic import BaseModel, Field, StrictInt, WithJsonSchema
 from app.answering.decide import RuleOfModel
 from app.answering.predict import PredictFields
 from app.api.bodies import checked, parsed_text
+from app.api.codecs import binary_tensors
 from app.api.codecs.answers import Answered, NamedChoice
+from app.api.codecs.binary_tensors import TensorBody
 from app.api.codecs.json import json_bytes
 from app.api.codecs.media_types import JSON
 from app.api.memory import Charge
@@ -28,8 +30,9 @@ _MAX_INPUTS = 10_000
 _MAX_OUTPUTS = 10
 _MAX_LENGTH = 2**31  # of a side of a tensor, even of one without elements
 _MAX_ID = 1000  # characters
-# Parameters that clients of MLServer and Triton send, and that have no effect.
-_WITHOUT_EFFECT = frozenset({"content_type", "headers", "binary_data_output"})
+_BINARY_OUTPUTS = "binary_data_output"
+# Parameters of clients of MLServer and Triton that are no fields of `/predict`.
+_OF_PROTOCOL = frozenset({"content_type", "headers", _BINARY_OUTPUTS})
 _FIELDS = frozenset(PredictFields.model_fields) - {"model", "classes"}
 _PARAMETERS: dict[str, Any] = {
     "type": "object",
@@ -66,7 +69,7 @@ class TensorDocument(WireModel):
         list[Annotated[StrictInt, Field(ge=0)]], Field(min_length=1, max_length=2)
     ]
     parameters: dict[str, Any] | None = Field(
-        default=None, description="have no effect"
+        default=None, description="`binary_data_size` of data behind the document"
     )
     data: Annotated[list[Any], WithJsonSchema(_DATA)] = Field(
         description="in row-major order, flat or nested; null where missing"
@@ -78,8 +81,64 @@ class OutputDocument(WireModel):
 
     name: Text
     parameters: dict[str, Any] | None = Field(
-        default=None, description="have no effect"
+        default=None, description="`binary_data`: whether it comes behind the document"
     )
+
+
+class WithoutMatrix(PredictFields):
+    """A request with neither a matrix nor a rule, which other services answer with the most
+    probable class.
+    """
+
+    rule: RuleOfModel = "most_probable"
+
+
+class InferRequest(TensorBody):
+    """Inputs, what is at stake, and which outputs are wanted (all where none are named)."""
+
+    id: Annotated[str, Field(max_length=_MAX_ID)] | None = None
+    parameters: Annotated[dict[str, Any] | None, WithJsonSchema(_PARAMETERS)] = None
+    inputs: list[TensorDocument] = Field(min_length=1, max_length=_MAX_INPUTS)
+    outputs: list[OutputDocument] | None = Field(default=None, max_length=_MAX_OUTPUTS)
+
+    def wants_binary(self, name: str) -> bool:
+        """Whether an output is to come as binary data, by its own parameters or those of all."""
+        by_output = {
+            output.name: (output.parameters or {}).get("binary_data")
+            for output in self.outputs or []
+        }
+        is_binary = by_output.get(name)
+        if is_binary is None:
+            is_binary = (self.parameters or {}).get(_BINARY_OUTPUTS)
+        return is_binary is True
+
+    def question(self) -> PredictFields:
+        """The parameters as fields of `/predict`; Invalid below `/parameters`."""
+        parameters = {
+            name: value
+            for name, value in (self.parameters or {}).items()
+            if name not in _OF_PROTOCOL
+        }
+        known = sorted(_FIELDS)
+        with below("/parameters"):
+            reject(
+                unknown_at(pointer(name), "parameter", name, known)
+                for name in parameters
+                if name not in _FIELDS
+            )
+            fields = {
+                name: parsed_text(name, value)
+                if isinstance(value, str) and name != "rule"
+                else value
+                for name, value in parameters.items()
+            }
+            matrix = (
+                fields.get("benefits") is not None
+                or fields.get("cost_matrix") is not None
+            )
+            return checked(
+                PredictFields if matrix or "rule" in fields else WithoutMatrix, fields
+            )
 
 
 def instances_of(inputs: Sequence[TensorDocument], charge: Charge) -> list[Any]:
@@ -119,16 +178,13 @@ def instances_of(inputs: Sequence[TensorDocument], charge: Charge) -> list[Any]:
 
 
 def encode(
-    answered: Answered,
-    id_: str | None,
-    outputs: Sequence[OutputDocument],
-    *,
-    notes: Sequence[str] = (),
+    answered: Answered, document: InferRequest, *, notes: Sequence[str] = ()
 ) -> Response:
     """The columns as outputs, all where none are named; the metadata in `parameters`.
 
-    The `notes` are added to the warnings.
+    Outputs of which it is wanted come as binary data. The `notes` are added to the warnings.
     """
+    outputs = document.outputs or []
     columns = {column.name: column.values for column in answered.columns()}
     drawn = (
         {"propensities": columns.pop("propensities")}
@@ -148,24 +204,39 @@ def encode(
     head = {
         "model_name": model["name"],
         "model_version": str(model["version"]),
-        **({} if id_ is None else {"id": id_}),
+        **({} if document.id is None else {"id": document.id}),
         "parameters": {name: _scalar(value) for name, value in parameters.items()},
     }
-    written = b",".join(_output(name, columns[name]) for name in names)
+    data = {
+        name: binary_tensors.binary(columns[name])
+        for name in names
+        if document.wants_binary(name)
+    }
+    written = b",".join(_output(name, columns[name], data.get(name)) for name in names)
+    text = b'%b,"outputs":[%b]}' % (orjson.dumps(head)[:-1], written)
+    if not data:
+        return Response(text, media_type=JSON)
     return Response(
-        b'%b,"outputs":[%b]}' % (orjson.dumps(head)[:-1], written), media_type=JSON
+        b"".join([text, *data.values()]),
+        media_type=binary_tensors.OCTETS,
+        headers={binary_tensors.HEADER: str(len(text))},
     )
 
 
-def _output(name: str, values: np.ndarray | NamedChoice) -> bytes:
+def _output(
+    name: str, values: np.ndarray | NamedChoice, data: bytes | None = None
+) -> bytes:
+    """The document of an output, without its values where they come as binary `data`."""
     described: dict[str, Any] = {
         "name": name,
-        "datatype": "FP64",
+        "datatype": BYTES if isinstance(values, NamedChoice) else "FP64",
         "shape": values.shape,
     }
+    if data is not None:
+        return json_bytes(described | {"parameters": {binary_tensors.SIZE: len(data)}})
     if isinstance(values, NamedChoice):
         words = NamedChoice(values.choice, [str(word) for word in values.names])
-        return json_bytes(described | {"datatype": BYTES, "data": words.listed()})
+        return json_bytes(described | {"data": words.listed()})
     return json_bytes(described | {"data": np.ravel(values)})
 
 
@@ -174,51 +245,6 @@ def _scalar(value: Any) -> Any:
     if isinstance(value, str | int | float):
         return value
     return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY).decode()
-
-
-class WithoutMatrix(PredictFields):
-    """A request with neither a matrix nor a rule, which other services answer with the most
-    probable class.
-    """
-
-    rule: RuleOfModel = "most_probable"
-
-
-class InferRequest(WireModel):
-    """Inputs, what is at stake, and which outputs are wanted (all where none are named)."""
-
-    id: Annotated[str, Field(max_length=_MAX_ID)] | None = None
-    parameters: Annotated[dict[str, Any] | None, WithJsonSchema(_PARAMETERS)] = None
-    inputs: list[TensorDocument] = Field(min_length=1, max_length=_MAX_INPUTS)
-    outputs: list[OutputDocument] | None = Field(default=None, max_length=_MAX_OUTPUTS)
-
-    def question(self) -> PredictFields:
-        """The parameters as fields of `/predict`; Invalid below `/parameters`."""
-        parameters = {
-            name: value
-            for name, value in (self.parameters or {}).items()
-            if name not in _WITHOUT_EFFECT
-        }
-        known = sorted(_FIELDS)
-        with below("/parameters"):
-            reject(
-                unknown_at(pointer(name), "parameter", name, known)
-                for name in parameters
-                if name not in _FIELDS
-            )
-            fields = {
-                name: parsed_text(name, value)
-                if isinstance(value, str) and name != "rule"
-                else value
-                for name, value in parameters.items()
-            }
-            matrix = (
-                fields.get("benefits") is not None
-                or fields.get("cost_matrix") is not None
-            )
-            return checked(
-                PredictFields if matrix or "rule" in fields else WithoutMatrix, fields
-            )
 
 
 class OutputTensor(BaseModel):

@@ -67,7 +67,9 @@ async def v2_ready(request: Request, stores: StoresDep) -> dict[str, bool]:
 @router.get("", summary="The server and its extensions of the protocol")
 @needs(ANY_KEY)
 async def v2_server() -> ServerMetadata:
-    return ServerMetadata(name="payoff", version=__version__, extensions=[])
+    return ServerMetadata(
+        name="payoff", version=__version__, extensions=["binary_tensor_data"]
+    )
 
 
 @router.get(
@@ -180,7 +182,7 @@ def _encode(document: InferRequest, _form: str, answered: Answered) -> Response:
         isinstance(answer, Answer) and answer.rule == "most_probable" and not has_rule
     )
     notes = [_NO_MATRIX] if is_default else []
-    return encode(answered, document.id, document.outputs or [], notes=notes)
+    return encode(answered, document, notes=notes)
 
 
 def _outputs(model: Loaded) -> list[TensorMetadata]:
