@@ -2,7 +2,7 @@
 sends and expects them by default.
 
 A header tells where the document ends; `binary_data_size` of a tensor's parameters, how many bytes
-are its own. https://github.com/triton-inference-server/server/blob/main/docs/protocol/extension_binary_data.md
+are its own. https://github.com/triton-inference-server/server (extension `binary_tensor_data`)
 """
 
 from typing import Any, Final
