@@ -7,7 +7,7 @@ from pydantic import Discriminator, Field, Tag
 from app.requests.fields import Text, WireModel
 from app.requests.specifications import HOLDOUT, SplitSpec
 from app.tables.dataset import ColumnReport, Dataset
-from payoff.errors import Flaw, Invalid, counted, unknown_at
+from payoff.errors import Flaw, Invalid, counted, reject, unknown_at
 
 PLACE = "/holdout/column"
 OTHERWISE = "choose another column, or send a number for a random part"
@@ -46,37 +46,31 @@ def read_holdout(
     if not isinstance(holdout, HoldoutBy):
         return holdout, None
     name = holdout.column
-    forms = dataset.forms
-    if name not in forms:
+    if name not in dataset.forms:
         raise Invalid.of([_flaw_of_absent(name, dataset)])
-    for report in dataset.columns:
-        reason = _unsuitable(report, holdout.by) if report.name == name else None
-        if reason:
-            raise Invalid.at(PLACE, reason)
-    split = SplitSpec(by=holdout.by, column=name, form=forms[name])
-    return holdout.part, split
+    reports = [report for report in dataset.columns if report.name == name]
+    reasons = [_unsuitable(report, holdout.by) for report in reports]
+    reject(Flaw(PLACE, reason) for reason in reasons if reason)
+    form = dataset.forms[name]
+    return holdout.part, SplitSpec(by=holdout.by, column=name, form=form)
 
 
 def _flaw_of_absent(name: str, dataset: Dataset) -> Flaw:
     """Why the table has no such column beside its labels."""
-    if name in dataset.labels:
-        return Flaw(PLACE, f"{name!r} is the label; {OTHERWISE}")
-    if name in dataset.ignored:
-        reason = dataset.ignored[name]
-        return Flaw(PLACE, f"the data set does not have {name!r} ({reason})")
+    reasons = {**dataset.ignored, **dict.fromkeys(dataset.labels, "it is the label")}
+    if name in reasons:
+        return Flaw(PLACE, f"{name!r} cannot be used ({reasons[name]}); {OTHERWISE}")
     return unknown_at(PLACE, "column", name, dataset.forms)
 
 
 def _unsuitable(report: ColumnReport, by: str) -> str | None:
     """Why no rows can be held out by the column."""
     name = report.name
-    if report.missing == 0 and report.distinct == 1:
-        return f"all rows have the same value of {name!r}; {OTHERWISE}"
-    if report.distinct == 0:
-        return f"{name!r} is missing in every row; {OTHERWISE}"
     if report.missing:
         rows = counted(report.missing, "row")
         return f"{name!r} is missing in {rows}; fill it in, or leave these rows out"
+    if report.distinct == 1:
+        return f"all rows have the same value of {name!r}; {OTHERWISE}"
     if by == "time" and report.type == "categorical":
         return f"{name!r} holds words, and a time is a date or a number; {OTHERWISE}"
     return None

@@ -1,8 +1,7 @@
 """Training: requests are checked and accepted as jobs; a job fits, evaluates and publishes."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from time import perf_counter, time
 from typing import Annotated, Any, Literal
@@ -57,8 +56,8 @@ from app.training.splits import (
     split_of,
 )
 from app.training.warnings import (
-    SplitDoubt,
-    doubt_about,
+    compared,
+    doubt_of,
     likely_splits,
     moving_shares,
     no_ranking,
@@ -71,6 +70,7 @@ from payoff import progress
 from payoff.acquisition.prices import Prices
 from payoff.decisions.benefit import oddities
 from payoff.decisions.case_benefits import CaseBenefits
+from payoff.decisions.folds import Blocks
 from payoff.errors import Flaw, Invalid, below, counted, reject
 from payoff.learners import catalogue
 from payoff.learners.parameters import LearnerRequest, request_of
@@ -480,19 +480,24 @@ def trained(
     end = 0.6 if refit else 0.9  # the progress at which the evaluation begins
     clock = _Clock()
     with progress.part(0.05, end):
-        evaluated = _evaluated(spec, table, case_matrices, rows, clock)
-    estimator = evaluated.estimator
-    holdout = evaluated.holdout
+        estimator, holdout, evaluation = _evaluated(
+            spec, table, case_matrices, rows, clock
+        )
     with progress.part(end, end + 0.05, "evaluating"):
         metrics = (
             {}
             if holdout is None
             else metrics_of(estimator, holdout, spec, table, rows.holdout)
         )
-        doubts = [*map(doubt_about, splits), *filter(None, [repeated_rows(table)])]
-        judge = partial(_metrics_by, spec, table, case_matrices, clock.seconds)
-        figures = [[metrics, *judge(doubt)] for doubt in doubts]
-    warnings_of_job = notes(estimator, spec)
+        is_cheap = is_random and clock.seconds <= _CHEAP_SECONDS
+        better = partial(
+            _better_split, spec, table, case_matrices, metrics if is_cheap else {}
+        )
+        warnings_of_job = notes(estimator, spec)
+        warnings_of_job += [
+            text + better(blocks) for text, blocks in map(doubt_of, splits)
+        ]
+        copies = [text + better(blocks) for text, blocks in repeated_rows(table)]
     if refit:
         stage = progress.part(0.65, 0.95, "fitting on all rows")
         with stage, clock.running(), placed(features=table.schema.names):
@@ -504,24 +509,11 @@ def trained(
         # The scores of a calibration are expected to separate the classes.
         *(separating_features(table) if job.kind == KIND else ()),
         *(moving_shares(table) if is_random else ()),
+        *copies,
     ]
-    for doubt, pair in zip(doubts, figures, strict=True):
-        place = warnings if doubt.is_grave(pair) else warnings_of_job
-        place.append(doubt.sentence(pair))
-    report = FitReport(metrics, evaluated.card, warnings, round(clock.seconds, 3))
+    report = FitReport(metrics, evaluation, warnings, round(clock.seconds, 3))
     card = card_to_publish(estimator, job, spec, table, rows, report, refit=refit)
     return card, estimator, holdout, warnings_of_job
-
-
-@dataclass(frozen=True)
-class _Evaluated:
-    """A model fitted without the hold-out, and the predictions of rows by models that did not see
-    them, with the rows that these are; None without a hold-out.
-    """
-
-    estimator: Any
-    holdout: loaded.Holdout | None
-    card: EvaluationCard | None
 
 
 def _evaluated(
@@ -530,8 +522,12 @@ def _evaluated(
     case_matrices: np.ndarray | None,
     rows: Split,
     clock: "_Clock",
-) -> _Evaluated:
-    """Fit without the hold-out, and to folds of small tables; the seconds go to the `clock`."""
+) -> tuple[Any, loaded.Holdout | None, EvaluationCard | None]:
+    """A model fitted without the hold-out, and predictions by models that did not see their rows,
+    of the hold-out or of all folds, with the rows that these are; None without a hold-out.
+
+    The seconds of the fits go to the `clock`.
+    """
     folds = number_of_folds(spec, table, rows)
     predicted = rows.holdout
     share_of_first = 0.27 if folds else 1.0
@@ -539,14 +535,14 @@ def _evaluated(
         estimator = _fitted(spec, table, case_matrices, rows, rows.train)
     holdout = predicted_holdout(estimator, table, rows)
     if holdout is None:
-        return _Evaluated(estimator, None, None)
+        return estimator, None, None
     if folds:
         with progress.part(share_of_first, 1.0, "cross-validation"), clock.running():
             spec_of_fold = of_a_fold(spec, folds)
             fit = partial(_fitted, spec_of_fold, table, case_matrices, rows)
             holdout, predicted = cross_validated(holdout, spec, table, rows, folds, fit)
     card = evaluation_card(table, rows, spec.split, predicted, folds)
-    return _Evaluated(estimator, holdout, card)
+    return estimator, holdout, card
 
 
 class _Clock:
@@ -561,24 +557,24 @@ class _Clock:
         self.seconds += perf_counter() - began
 
 
-def _metrics_by(
+def _better_split(
     spec: TrainSpec,
     table: Table,
     case_matrices: np.ndarray | None,
-    seconds: float,
-    doubt: SplitDoubt,
-) -> Iterator[dict[str, Any]]:
-    """The metrics by the split that a doubt recommends; none where a random split took too many
-    `seconds`, or where such a split is not possible.
+    metrics: Mapping[str, Any],
+    blocks: Callable[[Table], Blocks],
+) -> str:
+    """A clause on the metrics by a split that keeps these blocks whole, beside those by a random
+    one, if there are any; empty where such a split is not possible.
     """
-    if seconds > _CHEAP_SECONDS:
-        return
-    spec = spec.model_copy(update={"split": doubt.split})
+    if not metrics:
+        return ""
     with suppress(Invalid):
-        split = split_by(table, spec.holdout, doubt.blocks(table), spec.seed)
-        holdout = _evaluated(spec, table, case_matrices, split, _Clock()).holdout
-        if holdout is not None:
-            yield metrics_of_predictions(holdout, table, spec)
+        split = split_by(table, spec.holdout, blocks(table), spec.seed)
+        _, holdout, _ = _evaluated(spec, table, case_matrices, split, _Clock())
+        assert holdout is not None
+        return compared(metrics, metrics_of_predictions(holdout, table, spec))
+    return ""
 
 
 def _table(

@@ -5,8 +5,7 @@ and parameters that the fit did not use.
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -37,7 +36,6 @@ _FIGURES = {
     "mae": "the mean absolute error",
     "subset_accuracy": "the share of rows whose labels are all right",
 }
-_CLEAR_LOSS = 0.05  # of a figure, from which answers repeat the warning
 _CLEAR_SHARE = 0.05  # of the rows, by which the share of a class moves
 _CLEAR_MOVE = 4.0  # standard errors
 _RANKED_ROWS = 10_000  # rows of the evaluation whose ranking is checked
@@ -186,50 +184,8 @@ def _correct_by_category(column: np.ndarray, y: np.ndarray) -> int:
     return int(np.count_nonzero((near > 0) & (2 * alike >= near)))
 
 
-@dataclass(frozen=True)
-class SplitDoubt:
-    """Why a random split may promise too much, what to do, and the `blocks` of a better split; by
-    the column of `split`, which repeated rows do not have.
-    """
-
-    reason: str
-    remedy: str
-    blocks: Callable[[Table], Blocks]
-    split: SplitSpec | None = None
-
-    def sentence(self, figures: Sequence[Mapping[str, Any]]) -> str:
-        """The reason and the remedy; where metrics by a random split and by this one are known,
-        with one of their `_FIGURES`.
-        """
-        sentence = f"{self.reason}; {self.remedy}"
-        for name, (at_random, value) in _figures(figures):
-            return (
-                f"{sentence}: {name} is then {value:.3g}, and {at_random:.3g} at random"
-            )
-        return sentence
-
-    def is_grave(self, figures: Sequence[Mapping[str, Any]]) -> bool:
-        """Whether answers are to repeat the sentence: rows repeat, or the model is clearly worse by
-        the other split.
-        """
-        losses = [
-            abs(value - at_random) / max(abs(at_random), 1e-12)
-            for name, (at_random, value) in _figures(figures)
-            if (value > at_random) == (name == _FIGURES["mae"])
-        ]
-        return self.split is None or max(losses, default=0.0) > _CLEAR_LOSS
-
-
-def _figures(
-    metrics: Sequence[Mapping[str, Any]],
-) -> Iterator[tuple[str, list[float]]]:
-    """The first of `_FIGURES` that all of these metrics have, by its name, if there are several."""
-    for key, name in _FIGURES.items():
-        values = [figures.get(key) for figures in metrics]
-        known = [value for value in values if value is not None]
-        if 1 < len(known) == len(values):
-            yield name, known
-            return
+Doubt = tuple[str, Callable[[Table], Blocks]]
+"""A sentence against a random split, and the blocks that a better one keeps whole."""
 
 
 def likely_splits(dataset: Dataset) -> list[SplitSpec]:
@@ -237,85 +193,85 @@ def likely_splits(dataset: Dataset) -> list[SplitSpec]:
     repeats most, and the latest of the moments. The record is enough to find them.
     """
     forms = dataset.forms
-    reports = [
-        report
+    least = max(_FEWEST_GROUPS * dataset.rows, 2)
+    largest = (1 - _SHARE_OF_REPEATS) * dataset.rows
+    numbers = {
+        report.name: report.distinct or 0
         for report in dataset.columns
-        if report.name in forms and report.missing == 0 and (report.distinct or 0) > 1
-    ]
+        if report.name in forms and not report.missing
+    }
+    latest = {report.name: report.examples[-1:] for report in dataset.columns}
     identifiers = [
-        (report.distinct or 0, report.name)
-        for report in reports
-        if _FEWEST_GROUPS * dataset.rows
-        <= (report.distinct or 0)
-        <= (1 - _SHARE_OF_REPEATS) * dataset.rows
-        and (report.name in dataset.kept or names_identifier(report.name))
-        and not forms[report.name]
+        name
+        for name, distinct in numbers.items()
+        if (name in dataset.kept or names_identifier(name))
+        and least <= distinct <= largest
+        and not forms[name]
     ]
-    moments = [
-        (report.examples[-1:], report.name)
-        for report in reports
-        if forms[report.name].startswith(ISO)
+    moments = [name for name in numbers if forms[name].startswith(ISO)]
+    groups = sorted(identifiers, key=lambda name: numbers[name])[:1]
+    times = sorted(moments, key=lambda name: latest[name])[-1:]
+    return [
+        *(SplitSpec(by="group", column=name) for name in groups),
+        *(SplitSpec(by="time", column=name, form=forms[name]) for name in times),
     ]
-    groups = [SplitSpec(by="group", column=name) for _, name in sorted(identifiers)]
-    times = [
-        SplitSpec(by="time", column=name, form=forms[name])
-        for _, name in sorted(moments, reverse=True)
-    ]
-    return [*groups[:1], *times[:1]]
 
 
-def doubt_about(split: SplitSpec) -> SplitDoubt:
+def doubt_of(split: SplitSpec) -> Doubt:
     """The doubt that a column gives, of which `likely_splits` are."""
     column = split.column
     reasons = {
-        "group": f"rows with one value of {column!r} are in training and in the evaluation, and for"
+        "group": f"rows with one value of {column!r} are in training and in the evaluation: for"
         " cases with new values the figures may be too good",
-        "time": f"{column!r} has moments and the split is random: for later cases the figures may"
+        "time": f"{column!r} has moments, and the split is random: for later cases the figures may"
         " be too good",
     }
     request = json.dumps({"by": split.by, "column": column}, ensure_ascii=False)
-    return SplitDoubt(
-        reasons[split.by],
-        f"hold out by it ('holdout': {request})",
-        partial(blocks_of, by=split),
-        split,
-    )
+    sentence = f"{reasons[split.by]}; hold out by it ('holdout': {request})"
+    return sentence, partial(blocks_of, by=split)
+
+
+def compared(at_random: Mapping[str, Any], better: Mapping[str, Any]) -> str:
+    """The end of a doubt: the first of `_FIGURES` that the metrics by both splits have."""
+    for key, name in _FIGURES.items():
+        if at_random.get(key) is not None and better.get(key) is not None:
+            return f"; {name} is then {better[key]:.3g}, and {at_random[key]:.3g} at random"
+    return ""
 
 
 def moving_shares(table: Table) -> list[str]:
-    """A sentence if the shares of the classes differ between the first and the last rows.
-
-    Not of files that are sorted by class.
+    """A sentence if the shares of the classes differ between the first and the last rows, but not
+    of files that are sorted by class.
     """
     quarter = len(table.y) // 4
     if table.classes is None or table.y.ndim > 1 or quarter < MIN_ROWS_OF_CURVE:
         return []
-    first, last = (
+    counts = [
         np.bincount(rows, minlength=len(table.classes)) / quarter
         for rows in (table.y[:quarter], table.y[-quarter:])
-    )
-    mean = (first + last) / 2
-    error = np.sqrt(2 * mean * (1 - mean) / quarter)
-    k = int(np.abs(last - first).argmax())
-    is_sorted = min(first[k], last[k]) == 0 or max(first[k], last[k]) == 1
-    if is_sorted or abs(last - first)[k] < max(_CLEAR_SHARE, _CLEAR_MOVE * error[k]):
+    ]
+    k = int(np.abs(counts[1] - counts[0]).argmax())
+    first, last = float(counts[0][k]), float(counts[1][k])
+    error = math.sqrt((first * (1 - first) + last * (1 - last)) / quarter)
+    is_sorted = min(first, last) == 0 or max(first, last) == 1
+    if is_sorted or abs(last - first) < max(_CLEAR_SHARE, _CLEAR_MOVE * error):
         return []
     message = (
-        f"the share of {table.classes[k]!r} is {first[k]:.0%} in the first quarter of the rows and"
-        f" {last[k]:.0%} in the last: if new cases are like the last, send the shares of these as"
-        " 'priors' when deciding, or hold out by time"
+        f"the share of {table.classes[k]!r} is {first:.0%} in the first quarter of the rows and"
+        f" {last:.0%} in the last: if new cases are like the last, send their shares as 'priors'"
+        " when deciding, or hold out by time"
     )
     return [message]
 
 
-def repeated_rows(table: Table) -> SplitDoubt | None:
+def repeated_rows(table: Table) -> list[Doubt]:
     """The doubt if many rows of the table occur again though two columns separate rows.
 
     Rows of few different values, or of one column, repeat without being copies. O(n m log n).
     """
     n, m = table.X.shape
     if n < 2 or m < 2:
-        return None
+        return []
     X = np.where(
         np.isnan(table.X), np.nan, table.X + 0.0
     )  # one kind of NaN, one of zero
@@ -326,12 +282,12 @@ def repeated_rows(table: Table) -> SplitDoubt | None:
         repeats < _SHARE_OF_REPEATS * n
         or sum(_separates_rows(column, different) for column in X.T) < 2
     ):
-        return None
-    reason = (
+        return []
+    message = (
         f"{repeats:,} of {n:,} rows are repeats of others: if these are copies, the metrics, and"
-        " what the model promises for new cases, are too good"
+        " what the model promises for new cases, are too good; train with each row once"
     )
-    return SplitDoubt(reason, "train with each row once", lambda _: Blocks.of(rows))
+    return [(message, lambda _: Blocks.of(rows))]
 
 
 def _separates_rows(column: np.ndarray, different: int) -> bool:

@@ -130,7 +130,11 @@ def test_learners_are_compared_on_such_rows(service, stored, holdout):
     ("holdout", "loc", "reason"),
     [
         (TIME | {"column": "aplied"}, "/holdout/column", "did you mean 'applied'"),
-        (TIME | {"column": "label"}, "/holdout/column", "'label' is the label"),
+        (
+            TIME | {"column": "label"},
+            "/holdout/column",
+            "'label' cannot be used (it is the label)",
+        ),
         (TIME | {"column": "customer"}, "/holdout/column", "'customer' holds words"),
         (GROUP | {"column": "branch"}, "/holdout/column", "the same value of 'branch'"),
         (GROUP | {"part": 0}, "/holdout/part", "greater than 0"),

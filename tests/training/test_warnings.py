@@ -246,8 +246,8 @@ FEW_VALUES = RANDOM.integers(0, 3, size=(100, 4)).astype(float)
 def test_copies_are_named(X, repeats):
     found = repeated_rows(SimpleNamespace(X=X))
 
-    assert (found is not None) == bool(repeats)
-    assert found is None or found.reason.startswith(f"{repeats} of {len(X)} rows")
+    assert len(found) == bool(repeats)
+    assert not repeats or found[0][0].startswith(f"{repeats} of {len(X)} rows")
 
 
 PRICED = [
