@@ -33,7 +33,7 @@ from app.requests.matrices import (
 from app.tables.features import NO_FEATURES
 from payoff.decisions.benefit import Prepared, class_means, confusion, mu, row_benefits
 from payoff.decisions.case_benefits import CaseBenefits, Columns
-from payoff.decisions.folds import stratified_folds
+from payoff.decisions.folds import Blocks, stratified_folds
 from payoff.decisions.priors import under_priors
 from payoff.decisions.row_weights import effective_total
 from payoff.decisions.rule_ranking import (
@@ -331,9 +331,11 @@ def report(
         weights if is_corrected else np.maximum(shares, rows.priors),
         known=is_corrected,
         row_weights=of_rows,
+        groups=rows.groups,
     )
     bound = labelled.bound
-    folds = stratified_folds(y, FOLDS, 0)
+    blocks = None if rows.groups is None else Blocks.of(rows.groups)
+    folds = stratified_folds(y, FOLDS, 0, blocks)
     held_out = HeldOutRows(
         P, rows.P, y, folds, weights if is_corrected else None, of_rows
     )
@@ -343,6 +345,12 @@ def report(
     ]
     choices = np.column_stack([rule.choice for rule in ruled])
     ranking = contest(choices, labelled, fixed=[len(ruled) - 1])
+    groups = None if rows.groups is None else len(np.unique(rows.groups))
+    size = (
+        (round(effective_total(of_rows)), "row")
+        if groups is None
+        else (groups, "group")
+    )
     expected, cost_blind = (_earned(rule.choice, labelled, bound) for rule in ruled[:2])
     earned = expected
     if B.shape[-2:] == (2, 2) and shares.all():
@@ -355,7 +363,7 @@ def report(
         "rows": len(y),
         "evaluation": rows.evaluation,
         "rows_in_words": rows.in_words,
-        "groups": None if rows.groups is None else len(np.unique(rows.groups)),
+        "groups": groups,
         "priors": dict(zip(map(str, rows.classes), weights.tolist(), strict=True)),
         "upper_bound": bound,
         "expected_benefit": expected,
@@ -373,7 +381,7 @@ def report(
             *doubts(
                 labelled, rows.classes, bound, _ROW_NAMES[rows.evaluation], actions
             ),
-            *_ranking_warnings(ranking, round(effective_total(of_rows))),
+            *_ranking_warnings(ranking, *size),
         ],
     }
 
@@ -518,14 +526,14 @@ def _order_warnings(rows: Evidence) -> list[str]:
     return [warning]
 
 
-def _ranking_warnings(ranking: Ranking, n: int) -> list[str]:
-    """Warnings about few rows, and about a model that does not pay: the last contender is one
-    action for all.
+def _ranking_warnings(ranking: Ranking, n: int, unit: str) -> list[str]:
+    """Warnings about few rows or groups (`n` of the `unit`), and about a model that does not pay:
+    the last contender is one action for all.
     """
     warnings = []
     if n < MIN_ROWS_TO_COMPARE:
         warnings.append(
-            f"the evaluation has {n} rows: intervals from so few are wide and rough"
+            f"the evaluation has {n} {unit}s: intervals from so few are wide and rough"
         )
     if ranking.standings[-1].behind <= 0:
         warnings.append(

@@ -280,6 +280,8 @@ def run(stores: Stores, job: Job) -> None:
         fold = fold[rows]
     if not folds:  # rules that are tuned are tuned on other rows than those they decide
         fold = stratified_folds(_strata(table), FOLDS, spec.seed, split.blocks_of(rows))
+        if (fold == UNJUDGED).all():  # of one moment
+            fold = stratified_folds(_strata(table), FOLDS, spec.seed)
     with progress.part(0.95, 1.0, "comparing"):
         result = _result(
             table, fold, trials, spec, case_matrices, split.groups_of(rows)
@@ -459,18 +461,19 @@ _Contenders = list[tuple[str | None, Ruled]]
 def _by_unit_costs(
     y: np.ndarray,
     weights: np.ndarray,
+    groups: np.ndarray | None,
     fold: np.ndarray,
     trials: Sequence[_Trial],
-    over: float,
-    under: float,
+    units: tuple[float, float],
 ) -> tuple[_Contenders, Ranking]:
     """Contenders for numbers y (n,), and their ranking by costs, which are benefits below 0.
 
     They are every learner with its quantities and with its numbers, and one quantity for all rows:
     for each fold that of the other folds. A lead is significant where at least
     `MIN_ROWS_TO_COMPARE` effective rows have numbers on either side of the quantities: with fewer,
-    the errors that cost most are too rare.
+    the errors that cost most are too rare. With `groups` (n,) so many groups are needed.
     """
+    over, under = units
     contenders: _Contenders = [
         (trial.name, Ruled(rule, column, None))
         for trial in trials
@@ -500,12 +503,17 @@ def _by_unit_costs(
     contenders.append((None, one_quantity))
     errors = np.column_stack([ruled.choice for _, ruled in contenders]) - y[:, None]
     benefits = np.where(errors > 0, -over * errors, under * errors)
-    ranking = rank(benefits, weights, np.zeros(len(y), dtype=np.intp))
+    ranking = rank(benefits, weights, np.zeros(len(y), dtype=np.intp), groups=groups)
     if ranking.runner_up is not None:
         leading = errors[:, [ranking.best, ranking.runner_up]]
-        above = effective_total(weights[(leading > 0).any(axis=1)])
-        below = effective_total(weights[(leading < 0).any(axis=1)])
-        enough = bool(min(above, below) >= MIN_ROWS_TO_COMPARE)
+        sides = (leading > 0).any(axis=1), (leading < 0).any(axis=1)
+        counts = [
+            effective_total(weights[side])
+            if groups is None
+            else len(np.unique(groups[side]))
+            for side in sides
+        ]
+        enough = min(counts) >= MIN_ROWS_TO_COMPARE
         ranking = replace(ranking, significant=ranking.significant and enough)
     return contenders, ranking
 
@@ -527,7 +535,7 @@ def _result(
     fitted = [trial for trial in trials if trial.failure is None]
     if B is None or table.classes is None:
         contenders, ranking = _by_unit_costs(
-            y, weights, fold, fitted, *(spec.unit_costs or (1.0, 1.0))
+            y, weights, groups, fold, fitted, spec.unit_costs or (1.0, 1.0)
         )
         bound = 0.0
         warnings: list[str] = []
@@ -542,7 +550,7 @@ def _result(
         ]
         means = class_means(y, B, weights)
         contenders.append((None, same_for_all(len(y), means, priors)))
-        labelled_rows = LabelledRows(y, B, priors, row_weights=weights)
+        labelled_rows = LabelledRows(y, B, priors, row_weights=weights, groups=groups)
         bound = labelled_rows.bound
         choices = np.column_stack([ruled.choice for _, ruled in contenders])
         ranking = contest(choices, labelled_rows, fixed=[len(contenders) - 1])

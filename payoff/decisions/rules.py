@@ -126,7 +126,7 @@ def _by_thresholds(rows: HeldOutRows, B: np.ndarray) -> list[Ruled]:
         ruled.append(
             Ruled("threshold_posterior", choice, request, {"threshold": cut.value})
         )
-    if np.bincount(rows.y, minlength=2).min() >= 2:
+    if _is_tunable(rows):
         best, _ = rows.ordered().best(B, rows.priors)
         ruled.append(
             Ruled(
@@ -138,6 +138,14 @@ def _by_thresholds(rows: HeldOutRows, B: np.ndarray) -> list[Ruled]:
             )
         )
     return ruled
+
+
+def _is_tunable(rows: HeldOutRows) -> bool:
+    """Whether there are rows of both classes outside of every fold."""
+    return all(
+        np.bincount(rows.y[rows.fold != fold], minlength=2).all()
+        for fold in np.unique(rows.fold)
+    )
 
 
 def _holdout_request(

@@ -87,6 +87,8 @@ def test_by_group_no_customer_is_on_both_sides(service, stored):
     assert evaluation["rows"] == 5 * groups
     assert evaluation["in_words"].startswith(f"{groups} of 120 groups by 'customer': ")
     assert (report["groups"], report["rows"]) == (groups, 5 * groups)
+    doubts = " ".join(report["warnings"])
+    assert "groups: too few for a reliable interval" in doubts  # there are 100 rows
 
 
 def test_inline_columns_serve_as_features_and_beside_them(service):

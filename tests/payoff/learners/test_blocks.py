@@ -18,6 +18,7 @@ from payoff.learners.kernel_logistic import KernelLogistic
 from payoff.learners.logistic import Logistic
 from payoff.learners.multilabel import MultilabelForest, MultilabelLogistic
 from payoff.learners.random_forest import FreeForest, RandomForest
+from payoff.learners.ridge import Ridge
 from payoff.learners.score_calibrator import ScoreCalibrator
 
 CLASSIFIERS = [
@@ -40,6 +41,7 @@ REGRESSORS = [
     CostTree(depth=1, trade_off=0.01, task="regression", random_state=0),
     GradientBoosting(max_iter=8, task="regression", random_state=0),
     RandomForest(n_estimators=8, task="regression", random_state=0),
+    Ridge(random_state=0),
 ]
 LABELLERS = [
     MultilabelForest(n_estimators=8, random_state=0),
