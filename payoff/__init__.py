@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from payoff.learners.multilabel import MultilabelForest, MultilabelLogistic
     from payoff.learners.random_forest import RandomForest
     from payoff.learners.ridge import Ridge
+    from payoff.learners.rewards.estimator import Rewards
 
 __version__ = "0.1.0"
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "MultilabelLogistic",
     "RandomForest",
     "Ridge",
+    "Rewards",
     "best_set",
     "decide",
     "next_feature",

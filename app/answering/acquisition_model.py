@@ -183,6 +183,8 @@ def _advice(model: Loaded) -> str:
     )  # of several learners, by a kind that compares them
     if chosen in KINDS and KINDS[chosen].asks:
         return f"train {chosen} itself"
+    if model.rewarded:
+        return "it learned from rewards, where /acquire has nothing to go by"
     if model.regression:
         return "train cost_tree, of numbers alone"
     return (

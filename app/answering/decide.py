@@ -6,15 +6,24 @@ from itertools import chain
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
-from pydantic import Field, StrictBool, StrictInt
+from pydantic import Discriminator, Field, StrictBool, StrictInt, Tag
 
 from app.answering.explain import explanations
 from app.errors import Conflict
 from app.registry.loaded import Loaded
-from app.requests.fields import COSTS, ByClass, Matrices, NamedMatrices, Text, WireModel
+from app.requests.fields import (
+    COSTS,
+    ByClass,
+    CaseCell,
+    CostsByAction,
+    Matrices,
+    NamedMatrices,
+    Text,
+    WireModel,
+)
 from app.requests.guarantees import PRIORS, GuaranteedFields
 from app.requests.limits import LimitedFields, decide_within_limits
-from app.requests.matrices import check_distinct
+from app.requests.matrices import check_distinct, columns_of_matrix
 from app.requests.quantities import QuantityFields
 from app.tables.text import some_of
 from payoff.decisions.benefit import LARGEST, Prepared
@@ -32,7 +41,9 @@ from payoff.errors import Flaw, Invalid, below, pointer, reject
 Rule = Literal[
     "expected_benefit", "threshold", "beta_delta", "hierarchical", "most_probable"
 ]
-RuleOfModel = Literal[Rule, "guaranteed"]
+RuleOfModel = Literal[Rule, "guaranteed", "expected_reward"]
+REWARD: RuleOfModel = "expected_reward"
+"""The rule of models that learned from rewards, and of these alone."""
 # The rules that decide among the actions of a matrix; the other rules decide among the classes.
 _DECIDES_ACTIONS: tuple[RuleOfModel, ...] = (
     "expected_benefit",
@@ -49,6 +60,7 @@ _BELONGS: dict[str, tuple[RuleOfModel, ...]] = {
     "resources": ("expected_benefit",),
     "explain": ("expected_benefit",),
     "explore": ("expected_benefit",),
+    "baseline": (REWARD,),
 }
 _MAX_NAMES_SHOWN = 5  # of actions in a message
 
@@ -78,6 +90,14 @@ class Costs(WireModel):
         strict=True,
         description="taking one minority class for another",
     )
+
+
+def _kind_of_costs(value: Any) -> str:
+    """The kind of costs that errors are about."""
+    by_class = isinstance(value, Costs) or not isinstance(value, dict)
+    if by_class or not Costs.model_fields.keys().isdisjoint(value):
+        return "Costs"
+    return "CostsByAction"
 
 
 _PLAIN = frozenset(
@@ -113,7 +133,24 @@ class RuleFields(LimitedFields, QuantityFields, GuaranteedFields):
     threshold: (
         Literal["posterior", "holdout"] | Annotated[float, Field(strict=True)] | None
     ) = None
-    costs: Costs | None = None
+    costs: (
+        Annotated[
+            Annotated[Costs, Tag("Costs")]
+            | Annotated[CostsByAction, Tag("CostsByAction")],
+            Discriminator(_kind_of_costs),
+        ]
+        | None
+    ) = Field(
+        default=None,
+        description="of beta_delta and hierarchical; or of expected_reward, by action: a number, or"
+        " a column of the case",
+        examples=[None],
+    )
+    baseline: Text | None = Field(
+        default=None,
+        description="with expected_reward: the action over which `uplift` is",
+        examples=[None],
+    )
     priors: ByClass | None = Field(
         default=None,
         description="class priors where the model is used, by class",
@@ -131,6 +168,15 @@ class RuleFields(LimitedFields, QuantityFields, GuaranteedFields):
     )
 
     @cached_property
+    def case_columns(self) -> frozenset[str]:
+        """The columns that cells of the matrix, or costs of actions, name."""
+        columns = columns_of_matrix(self.matrix)
+        if not isinstance(self.costs, dict):
+            return columns
+        cells = self.costs.values()
+        return columns | {cell.column for cell in cells if isinstance(cell, CaseCell)}
+
+    @cached_property
     def is_plain(self) -> bool:
         """Whether one matrix alone decides all cases: nothing outside `_PLAIN` was sent."""
         return (
@@ -145,7 +191,9 @@ class Answer(NamedTuple):
     benefits (n, A), and the priors (K,) that the request states.
 
     `matrix` is that by which these are expected, `matrix_in_words` what it says, for its first
-    answer. `propensities` (n,) are those of the actions, where these were drawn.
+    answer. `propensities` (n,) are those of the actions, where these were drawn. By `REWARD` the
+    classes are the actions, the expected rewards (n, A) take the place of probabilities, and with a
+    baseline `uplift` is (n, A).
     """
 
     rule: RuleOfModel
@@ -161,6 +209,7 @@ class Answer(NamedTuple):
     matrix: Prepared | None = None
     propensities: np.ndarray | None = None
     matrix_in_words: Sequence[str] = ()
+    uplift: np.ndarray | None = None
 
 
 def check_fields(fields: RuleFields, model: Loaded | None) -> None:
@@ -200,13 +249,16 @@ def _foreign(fields: RuleFields, model: Loaded | None) -> Iterator[Flaw]:
 
 def _flaws(fields: RuleFields) -> Iterator[Flaw]:
     rule = fields.rule
+    if rule == REWARD:
+        yield Flaw("/rule", f"{rule} is the rule of models that learned from rewards")
+        return
     if rule == "expected_benefit" and not fields.stated:
         yield Flaw(
             "/benefits",
             f'rule {rule} needs benefits; or ask for "rule": "most_probable"',
         )
-    if fields.costs is None and rule in _BELONGS["costs"]:
-        yield Flaw("/costs", f"rule {rule} needs costs")
+    if not isinstance(fields.costs, Costs) and rule in _BELONGS["costs"]:
+        yield Flaw("/costs", f"rule {rule} needs costs of classes")
     present = [
         name
         for name in _BELONGS
@@ -369,7 +421,7 @@ def _by_costs(
 ) -> ByCosts:
     costs = fields.costs
     names = [str(name) for name in classes]
-    assert costs is not None
+    assert isinstance(costs, Costs)
     if str(costs.majority) not in names or len(names) < 2:
         raise Invalid.at(
             "/costs/majority",

@@ -26,6 +26,7 @@ from app.answering.record import (
     ids_of,
     predicted_batch,
 )
+from app.answering.rewards import decide_by_rewards
 from app.outcomes.decision import Batch
 from app.registry.loaded import Loaded
 from app.requests.fields import (
@@ -62,6 +63,9 @@ _RECORDED = 12  # values in memory for each recorded decision
 # with more probabilities NumPy's sum is faster than a list's
 _MAX_NUMBERS_OF_LIST_SUM = 100
 _MAX_KEY = 2_000  # bytes of fields that are not checked again
+
+
+BY_REWARDS = "learned from rewards; only `POST /predict` answers by it"
 
 
 class PredictFields(RuleFields, RecordField):
@@ -125,7 +129,9 @@ class DecisionsAnswer(AnswerFields):
     """Columns with one entry per instance; `expected_benefits` has a column per action."""
 
     rule: RuleOfModel
-    classes: list[int | str]
+    classes: list[int | str] | None = Field(
+        default=None, description="absent where the rule is `expected_reward`"
+    )
     actions: list[int | str]
     matrix_in_words: list[str] | None = Field(
         default=None,
@@ -134,8 +140,14 @@ class DecisionsAnswer(AnswerFields):
         " with `explain` always",
     )
     decisions: list[int | str]
-    probabilities: list[list[float]]
+    probabilities: list[list[float]] | None = Field(
+        default=None, description="absent where the rule is `expected_reward`"
+    )
     expected_benefits: list[list[float]] | None = None
+    uplift: list[list[float]] | None = Field(
+        default=None,
+        description="with `baseline`: what each action earns more than it, expected",
+    )
     threshold: float | None = Field(
         default=None,
         description="where the second action begins (rules with a threshold)",
@@ -206,6 +218,10 @@ def predict(
         raise Invalid.at(
             "/record", "decisions are recorded by model, and this request has none"
         )
+    if model.rewarded:
+        raise Invalid.at(
+            "/record", f"{model.name!r} learned from rewards: not recorded"
+        )
     rows = question.rows
     ids = ids_of(stores, caller, fields.record, len(rows.X), rows.carried.request_ids)
     if fields.explore is not None and isinstance(answer, Answer):
@@ -220,6 +236,10 @@ def _answer(model: Loaded | None, question: PredictQuestion) -> Answer | Quantit
     if model is None:
         check_fields(fields, model)
         return decide_by_probabilities(fields.classes or (), rows.X, fields, rows)
+    if model.rewarded:
+        expected = model.estimator.posterior(rows.X)
+        check_finite(expected)
+        return decide_by_rewards(model, fields, rows, expected)
     if not model.regression:
         return decide(model, fields, rows, key)
     warnings = [*model.card.warnings, *rows.warnings]
@@ -352,6 +372,8 @@ def check_classes(model: Loaded) -> None:
         raise Invalid.at(
             "/model", f"{model.name!r} predicts numbers; this needs a model of classes"
         )
+    if model.rewarded:
+        raise Invalid.at("/model", f"{model.name!r} {BY_REWARDS}")
     if model.multilabel:
         raise Invalid.at(
             "/model",

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from app.answering.predict import LARGEST_ANSWER, check_finite
+from app.answering.predict import BY_REWARDS, LARGEST_ANSWER, check_finite
 from app.answering.set_losses import holdout_losses
 from app.errors import Conflict
 from app.registry.loaded import Loaded
@@ -130,6 +130,8 @@ def _check_setting(model: Loaded, question: RetrieveFields) -> None:
             "/model",
             f"{model.name!r} predicts numbers; /retrieve needs a model of classes or labels",
         )
+    if model.rewarded:
+        raise Invalid.at("/model", f"{model.name!r} {BY_REWARDS}")
     setting = "multilabel" if model.multilabel else "multiclass"
     if question.setting not in ("binary", setting):
         labels = "several labels" if model.multilabel else "one label"

@@ -71,6 +71,13 @@ def _problem(stores: Stores, card: Card, reference: str) -> str:
         return error.detail
     if (challenger.name, challenger.version) == (card.name, card.version):
         return f"{reference!r} is the version that the alias means"
+    return _mismatch(card, challenger, reference)
+
+
+def _mismatch(card: Card, challenger: Card, reference: str) -> str:
+    """How a challenger differs from the card's model; empty where it decides about the same."""
+    if challenger.rewarded or card.rewarded:
+        return "a model that learned from rewards has no challengers"
     if [str(c) for c in challenger.classes or ()] != [
         str(c) for c in card.classes or ()
     ]:

@@ -26,6 +26,7 @@ from app.errors import Damaged
 from app.tables.features import Feature, Schema
 
 FORMAT: Final = 2
+_REWARDS = "rewards"  # the kind of learner
 _PACKAGES = ("payoff", "numpy", "scikit-learn", "joblib")
 COLUMNS = "columns.npz"  # of the hold-out's rows, read only where a cell of a matrix names one
 NAME = r"[a-z0-9][a-z0-9_-]{0,63}"
@@ -168,6 +169,11 @@ class Card(_Part):
     @property
     def key(self) -> tuple[str, int]:
         return self.name, self.version
+
+    @property
+    def rewarded(self) -> bool:
+        """Whether the model learned from rewards: `classes` are the actions that it chooses."""
+        return self.learner.kind == _REWARDS
 
     @property
     def loaded_bytes(self) -> int:

@@ -93,6 +93,11 @@ class Loaded:
         return self.card.classes == self.card.labels
 
     @cached_property
+    def rewarded(self) -> bool:
+        """Whether it expects the rewards of actions, which then are its `classes`."""
+        return self.card.rewarded
+
+    @cached_property
     def regression(self) -> bool:
         """Whether it predicts numbers, and has no classes."""
         return self.card.classes is None

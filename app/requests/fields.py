@@ -93,6 +93,15 @@ class Described:
 
 
 _Cell = float | CaseCell
+_MAX_ACTIONS_OF_COSTS = 100
+CostsByAction = TypeAliasType(
+    "CostsByAction",
+    Annotated[
+        dict[Text, Annotated[float, BeforeValidator(_benefit)] | CaseCell],
+        limit_entries(_MAX_ACTIONS_OF_COSTS, "costs"),
+        Field(description="costs by action"),
+    ],
+)
 _RowByNumber = list[_Cell]
 RowByName = TypeAliasType(
     "RowByName",

@@ -64,16 +64,7 @@ class MatrixFields(WireModel):
     @cached_property
     def case_columns(self) -> frozenset[str]:
         """The columns that cells of the matrix name, before it is checked."""
-        if isinstance(_first(_first(self.matrix)), list):  # one matrix per instance
-            return frozenset()
-        cells = (
-            cell
-            for row in _entries(self.matrix)
-            for cell in _entries(row)
-            if type(cell) is dict
-        )
-        names = (cell.get("column") for cell in cells)
-        return frozenset(name for name in names if isinstance(name, str))
+        return columns_of_matrix(self.matrix)
 
     @property
     def place(self) -> str:
@@ -92,6 +83,17 @@ class MatrixFields(WireModel):
         if isinstance(self.matrix, list) and is_matrix:  # one matrix per instance
             first = _first(first)
         return max(len(first) if isinstance(first, list | dict) else 0, default)
+
+
+def columns_of_matrix(matrix: Any) -> frozenset[str]:
+    """The columns that cells of a matrix name, before it is checked."""
+    if isinstance(_first(_first(matrix)), list):  # one matrix per instance
+        return frozenset()
+    cells = (
+        cell for row in _entries(matrix) for cell in _entries(row) if type(cell) is dict
+    )
+    names = (cell.get("column") for cell in cells)
+    return frozenset(name for name in names if isinstance(name, str))
 
 
 def columns_beside(

@@ -31,15 +31,13 @@ from app.stores import Stores
 from app.tables.dataset import Dataset, Table
 from app.training import jobs
 from app.training.splits import Split, folds_of, in_words, split_of
+from app.training.failures import checked_posterior, finite, placed
 from app.training.train import (
     Learner,
     built,
     built_for,
     check_columns,
     check_labels,
-    checked_posterior,
-    finite,
-    placed,
     with_task,
 )
 from app.training.warnings import separating_features
@@ -176,6 +174,9 @@ def _resolved(
             except Invalid as error:
                 yield from error.under(pointer("learners", i)).flaws
                 continue
+            if learner.estimator.labels == "reward":
+                reason = f"{learner.kind} is judged where it is trained, not compared"
+                yield Flaw(pointer("learners", i, "kind"), reason)
             if learner.estimator.labels == "several":
                 several = (
                     f"{learner.kind} predicts several labels; rules decide about one"

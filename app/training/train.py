@@ -7,7 +7,14 @@ from time import perf_counter, time
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Discriminator, Field, StrictBool, Tag, WithJsonSchema
+from pydantic import (
+    Discriminator,
+    Field,
+    StrictBool,
+    StrictInt,
+    Tag,
+    WithJsonSchema,
+)
 from typing_extensions import TypeAliasType
 
 from app.access.caller import Caller
@@ -38,7 +45,7 @@ from app.stores import Stores
 from app.tables.dataset import Dataset, Table
 from app.tables.features import Schema
 from app.tables.store import Draft
-from app.training import jobs
+from app.training import jobs, rewards
 from app.training.evaluation import (
     FitReport,
     card_to_publish,
@@ -55,6 +62,8 @@ from app.training.splits import (
     split_by,
     split_of,
 )
+from app.training.failures import checked_posterior, finite, placed
+from app.training.rewards import check_log
 from app.training.warnings import (
     compared,
     doubt_of,
@@ -74,11 +83,11 @@ from payoff.decisions.folds import Blocks
 from payoff.errors import Flaw, Invalid, below, counted, reject
 from payoff.learners import catalogue
 from payoff.learners.parameters import LearnerRequest, request_of
+from payoff.learners.rewards.estimator import Rewards, check_chances, check_rewards
 
 KIND = "train"
 # seconds of the evaluation, up to which a doubtful split is compared with a better one
 _CHEAP_SECONDS = 5.0
-_EXTREME = "its parameters are too extreme for these data"
 
 Cell = Annotated[Any, WithJsonSchema({"type": ["number", "string", "boolean", "null"]})]
 Label = Annotated[
@@ -133,16 +142,69 @@ class InlineData(WireModel):
     )
 
 
+class InlineRewards(WireModel):
+    """A small log of actions and rewards in the request, kept as a data set."""
+
+    features: Names = Field(examples=[["age", "pain"]])
+    rows: Annotated[list[list[Cell]], Field(fail_fast=True)] = Field(
+        examples=[[[63, "mild"], [41, "none"]]]
+    )
+    actions: Annotated[list[StrictInt | Text], Field(fail_fast=True)] = Field(
+        description="the action that was taken in each row", examples=[["call", "mail"]]
+    )
+    rewards: Annotated[list[Number], Field(fail_fast=True)] = Field(
+        description="what this action earned", examples=[[0, 12.5]]
+    )
+    propensities: Annotated[list[Number], Field(fail_fast=True)] | None = Field(
+        default=None,
+        description="the chance that this action had; null: chances are estimated",
+        examples=[[0.5, 0.5]],
+    )
+
+    def labelled(self) -> InlineData:
+        """The log as columns `action` and `propensity` of a table, the rewards as its labels.
+
+        Invalid at what does not fit, relative to this document.
+        """
+        beside: dict[str, list[Any]] = {"action": self.actions}
+        if self.propensities is not None:
+            check_chances(np.array(self.propensities))
+            beside["propensity"] = self.propensities
+        check_rewards(np.array(self.rewards))
+        reject(
+            Flaw(f"/{name}s", f"{len(column)} {name}s for {len(self.rows)} rows")
+            for name, column in {**beside, "reward": self.rewards}.items()
+            if len(column) != len(self.rows)
+        )
+        reject(
+            Flaw("/features", f"{name!r} is a column of the log: rename the feature")
+            for name in beside
+            if name in self.features
+        )
+        columns = zip(self.rows, *beside.values(), strict=True)
+        return InlineData(
+            features=[*self.features, *beside],
+            rows=[[*row, *cells] for row, *cells in columns],
+            labels=self.rewards,
+        )
+
+
 def _tag_of_data(data: Any) -> str:
     """The kind of data that errors are about."""
-    inline = isinstance(data, dict) and not data.keys().isdisjoint(
-        InlineData.model_fields
+    names = data.keys() if isinstance(data, dict) else ()
+    if not {"actions", "rewards", "propensities"}.isdisjoint(names):
+        return "InlineRewards"
+    return (
+        "StoredData"
+        if InlineData.model_fields.keys().isdisjoint(names)
+        else "InlineData"
     )
-    return "InlineData" if inline else "StoredData"
 
 
 Data = Annotated[
-    Annotated[StoredData, Tag("StoredData")] | Annotated[InlineData, Tag("InlineData")],
+    Annotated[StoredData, Tag("StoredData")]
+    | Annotated[InlineData, Tag("InlineData")]
+    | Annotated[InlineRewards, Tag("InlineRewards")],
     Discriminator(_tag_of_data),
 ]
 
@@ -183,7 +245,13 @@ def submit(
     caller.need_model(request.model)
     with below("/learner"):
         learner = catalogue.resolve(request.learner)
-    dataset, draft = _dataset(stores, request.data, caller, numbers=learner.regresses)
+    data = request.data
+    rewarded = learner.estimator.labels == "reward"
+    if isinstance(data, InlineRewards):
+        data, learner = _labelled(data, learner)
+    dataset, draft = _dataset(
+        stores, data, caller, numbers=rewarded or learner.regresses
+    )
     learner = with_task(learner, dataset)
     if (
         learner.kind == "auto"
@@ -209,7 +277,8 @@ def _specification(
 ) -> TrainSpec:
     with below("/learner"):
         check_labels(learner, dataset)
-    classes = () if learner.regresses else dataset.classes or ()
+    rewarded = learner.estimator.labels == "reward"
+    classes = () if rewarded or learner.regresses else dataset.classes or ()
     stakes = _stakes(request, classes, learner)
     B, actions, _, cases = stakes or (None, None, (), None)
     if cases is not None:
@@ -233,6 +302,21 @@ def _specification(
     )
 
 
+def _labelled(
+    data: InlineRewards, learner: LearnerRequest
+) -> tuple[InlineData, LearnerRequest]:
+    """The log as a table, and the learner with the names of its columns."""
+    if learner.estimator.labels != "reward":
+        raise Invalid.at(
+            "/learner/kind", "actions and rewards are for the kind rewards"
+        )
+    with below("/data"):
+        table = data.labelled()
+    propensity = None if data.propensities is None else "propensity"
+    columns = {"action": "action", "propensity": propensity}
+    return table, learner.model_copy(update=columns)
+
+
 def with_task(learner: LearnerRequest, dataset: Dataset) -> LearnerRequest:
     """The learner with the task that the labels ask for, where it has several and names none."""
     if len(learner.estimator.tasks) == 1 or getattr(learner, "task", None) is not None:
@@ -249,7 +333,8 @@ def check_labels(learner: LearnerRequest, dataset: Dataset) -> None:
     labels = learner.estimator.labels
     kinds = catalogue.KINDS.values()
     if dataset.multilabel != (labels == "several"):
-        suitable = " or ".join(kind.name for kind in kinds if kind.labels != labels)
+        needed = "several" if dataset.multilabel else "one"
+        suitable = " or ".join(kind.name for kind in kinds if kind.labels == needed)
         predicted = "one label" if dataset.multilabel else "several labels"
         present = str(len(dataset.labels)) if dataset.multilabel else "one"
         raise Invalid.at(
@@ -257,7 +342,14 @@ def check_labels(learner: LearnerRequest, dataset: Dataset) -> None:
             f"{learner.kind} predicts {predicted}, and this data set has {present}:"
             f" choose {suitable}",
         )
-    if learner.regresses:
+    if labels == "reward":
+        if isinstance((dataset.classes or (0,))[0], str):
+            raise Invalid.at(
+                "/kind",
+                "rewards are numbers, and the labels of this data set are words",
+            )
+        check_log(learner.parameters, dataset)
+    elif learner.regresses:
         if isinstance((dataset.classes or (0,))[0], str):
             raise Invalid.at(
                 "/task",
@@ -405,30 +497,6 @@ def has_ended(stores: Stores, job: str | None, seconds: float = 0.0) -> bool:
     )
 
 
-@contextmanager
-def placed(learner: str = "/learner", features: Sequence[str] = ()) -> Iterator[None]:
-    """Errors of an estimator as errors of the request: Invalid at the benefits, or at the learner's
-    parameters, which may be so extreme that the arithmetic fails.
-    """
-    try:
-        yield
-    except (np.linalg.LinAlgError, OverflowError) as error:
-        raise Invalid.at(
-            learner, f"the fit broke down ({error}); {_EXTREME}"
-        ) from error
-    except Invalid as error:
-        loc = error.flaws[0].loc
-        message = error.flaws[0].msg
-        if loc.startswith("/benefits"):
-            raise
-        if loc.startswith("/columns/"):
-            message = (
-                f"feature {features[int(loc.removeprefix('/columns/'))]!r}: {message}"
-            )
-            raise Invalid.at(learner, message) from error
-        raise error.under(learner) from error
-
-
 def built(
     learner: LearnerRequest, benefits: np.ndarray | None, classes: Sequence[int | str]
 ) -> LearnerRequest:
@@ -442,18 +510,6 @@ def built(
     return named
 
 
-def checked_posterior(estimator: Any, X: np.ndarray) -> np.ndarray:
-    """Probabilities (n, K) of rows (n, m); Invalid where the fit gave none."""
-    return finite(estimator.posterior(X), "probabilities")
-
-
-def finite(answers: np.ndarray, quantity: str) -> np.ndarray:
-    """The answers of an estimator; Invalid where some are NaN or infinite."""
-    if not np.isfinite(answers).all():
-        raise Invalid.at("", f"the fit gave no usable {quantity}; {_EXTREME}")
-    return answers
-
-
 def trained(
     stores: Stores, job: Job
 ) -> tuple[Card, Any, loaded.Holdout | None, list[str]]:
@@ -464,6 +520,8 @@ def trained(
     the first fit, or of small tables those of the folds' fits, whichever fit is published.
     """
     spec = TrainSpec.model_validate(job.spec)
+    if spec.learner.kind == Rewards.name:
+        return rewards.trained(stores, job, spec)
     with progress.part(0.0, 0.05, "reading data"):
         dataset = stores.datasets.find(job.dataset or spec.dataset)
         is_random = job.kind == KIND and spec.split is None and spec.holdout > 0

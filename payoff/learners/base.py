@@ -125,7 +125,9 @@ class Learner(Dataclass):
     tasks: ClassVar[tuple[str, ...]] = ("classification",)
     """What it can predict; of several, a parameter `task` chooses."""
     labels: ClassVar[str] = "one"
-    """Whether it predicts `one` label, a class, or `several`, each of which applies or not."""
+    """Whether it predicts `one` label, a class, or `several`, each of which applies or not; of
+    labels that are the `reward` of an action it decides among actions.
+    """
     needs_benefits: ClassVar[bool] = False
     """Whether requests must have a benefit matrix."""
     any_actions: ClassVar[bool] = False

@@ -18,6 +18,7 @@ from payoff.learners.multilabel import MultilabelForest, MultilabelLogistic
 from payoff.learners.parameters import LearnerRequest, request_of
 from payoff.learners.random_forest import RandomForest
 from payoff.learners.ridge import Ridge
+from payoff.learners.rewards.estimator import Rewards
 from payoff.learners.score_calibrator import ScoreCalibrator
 
 ACQUIRES = "possible"
@@ -40,6 +41,7 @@ KINDS: dict[str, Any] = {
         MultilabelLogistic,
         RandomForest,
         Ridge,
+        Rewards,
     )
 }
 """All kinds that requests may train, by name."""

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from fastapi import Response
 
-from app.answering.decide import Answer
+from app.answering.decide import REWARD, Answer
 from app.api.codecs.json import json_bytes
 from app.api.codecs.media_types import JSON, NPY, TABULAR
 from app.api.codecs.npy import npy_response
@@ -62,8 +62,8 @@ class Answered(NamedTuple):
         """The columns of the answer.
 
         Their names in tables are `decision`, `p:<class>`…, with benefits `benefit:<action>`…, with
-        `explore` `propensity`. For numbers they are `value`, and where the request has the fields
-        for them `decision`, `expected_cost`, `low` and `high`.
+        a baseline `uplift:<action>`…, with `explore` `propensity`. For numbers they are `value`,
+        and where the request has the fields for them `decision`, `expected_cost`, `low` and `high`.
         """
         answer = self.answer
         candidates: list[tuple[str, Any, str, Sequence[int | str] | None]]
@@ -75,6 +75,7 @@ class Answered(NamedTuple):
                 ("values", answer.values, "value", None),
             ]
         else:
+            by_rewards = answer.rule == REWARD
             candidates = [
                 (
                     "decisions",
@@ -82,13 +83,19 @@ class Answered(NamedTuple):
                     "decision",
                     None,
                 ),
-                ("probabilities", answer.probabilities, "p", answer.classes),
+                (
+                    "probabilities",
+                    None if by_rewards else answer.probabilities,
+                    "p",
+                    answer.classes,
+                ),
                 (
                     "expected_benefits",
                     answer.expected_benefits,
                     "benefit",
                     answer.actions,
                 ),
+                ("uplift", answer.uplift, "uplift", answer.actions),
                 ("propensities", answer.propensities, "propensity", None),
             ]
         return [AnswerColumn(*column) for column in candidates if column[1] is not None]
@@ -101,7 +108,8 @@ class Answered(NamedTuple):
         answer = self.answer
         if isinstance(answer, Answer):
             metadata["rule"] = answer.rule
-            metadata["classes"] = answer.classes
+            if answer.rule != REWARD:
+                metadata["classes"] = answer.classes
             metadata["actions"] = answer.actions
             if answer.matrix_in_words:
                 metadata["matrix_in_words"] = answer.matrix_in_words

@@ -191,10 +191,11 @@ def _outputs(model: Loaded) -> list[TensorMetadata]:
         return [TensorMetadata(name="values", datatype="FP64", shape=[-1])]
     if model.multilabel:
         return []
+    posterior = TensorMetadata(
+        name="probabilities", datatype="FP64", shape=[-1, len(model.classes)]
+    )
     return [
         TensorMetadata(name="decisions", datatype=BYTES, shape=[-1]),
-        TensorMetadata(
-            name="probabilities", datatype="FP64", shape=[-1, len(model.classes)]
-        ),
+        *([] if model.rewarded else [posterior]),
         TensorMetadata(name="expected_benefits", datatype="FP64", shape=[-1, -1]),
     ]

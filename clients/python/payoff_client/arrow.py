@@ -117,10 +117,12 @@ def decided(content: bytes) -> tuple[bytes, dict[str, Any]]:
     decisions = compute.index_in(table.column("decision").cast(pa.string()), actions)
     columns = {
         "decisions": decisions.to_numpy(),
-        "probabilities": numbers("p", fields["classes"]),
+        "probabilities": numbers("p", fields.get("classes") or ()),
     }
     if any(name.startswith("benefit:") for name in table.column_names):
         columns["expected_benefits"] = numbers("benefit", fields["actions"])
+    if any(name.startswith("uplift:") for name in table.column_names):
+        columns["uplift"] = numbers("uplift", fields["actions"])
     if "id" in table.column_names:
         columns["ids"] = table.column("id").to_pylist()
     return text, columns

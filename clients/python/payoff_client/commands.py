@@ -240,8 +240,11 @@ def predict(client: Payoff, chosen: argparse.Namespace) -> None:
         fields["rule"] = "guaranteed"
     model = client.model(chosen.model)
     has_rule = bool(fields.keys() & {"benefits", "cost_matrix", "rule"})
-    if not has_rule and model.card().get("classes") is not None:
-        fields["rule"] = "most_probable"
+    if not has_rule:
+        card = model.card()
+        is_rewarded = card["learner"]["kind"] == "rewards"
+        if card.get("classes") is not None and not is_rewarded:
+            fields["rule"] = "most_probable"
     if chosen.json and chosen.out is None:
         raise ValueError(
             "--json prints a report on the file of decisions: name one with --out"

@@ -43,6 +43,7 @@ _NOT_FIGURES = frozenset(
         "decisions",
         "probabilities",
         "expected_benefits",
+        "uplift",
         "warnings",
     )
 ) | frozenset(("values", "expected_costs", "intervals", *_PER_ROW))
@@ -54,7 +55,8 @@ class Decisions:
     """Decisions for n rows, K classes and A actions.
 
     `choice` (n,) has positions in `actions`, `probabilities` is (n, K), `expected_benefits` (n, A)
-    or None. A model of numbers has `values` (n,), and `quantities` by the names of their `columns`
+    or None; with a baseline `uplift` is (n, A). A model that learned from rewards has no classes. A
+    model of numbers has `values` (n,), and `quantities` by the names of their `columns`
     (n,). `figures` are the other fields of the answer: `rule`, `threshold`, `limits` with shadow
     prices, `total`. `ids`, `explanations` and `propensities` have an entry for each row where the
     request has them.
@@ -73,6 +75,7 @@ class Decisions:
     explanations: list[dict[str, Any]] | None = None
     propensities: list[float] | None = None
     quantities: dict[str, np.ndarray] = field(default_factory=dict)
+    uplift: np.ndarray | None = None
 
     def _repr_html_(self) -> str:
         columns = {
@@ -114,11 +117,11 @@ class Decisions:
         columns |= {
             f"p:{name}": self.probabilities[:, k] for k, name in enumerate(self.classes)
         }
-        if self.expected_benefits is not None:
-            for name, benefits in zip(
-                self.actions, self.expected_benefits.T, strict=True
-            ):
-                columns[f"benefit:{name}"] = benefits
+        by_action = {"benefit": self.expected_benefits, "uplift": self.uplift}
+        for short, amounts in by_action.items():
+            if amounts is not None:
+                for name, column in zip(self.actions, amounts.T, strict=True):
+                    columns[f"{short}:{name}"] = column
         if self.propensities is not None:
             columns["propensity"] = np.array(self.propensities, dtype=np.float64)
         if self.explanations is not None:
@@ -172,7 +175,8 @@ def decisions_of(answer: httpx.Response, rows: int) -> Decisions:
     columns_of_rows = (choice, *per_row.values())
     if any(column is not None and len(column) != rows for column in columns_of_rows):
         raise ValueError(f"it is not for {rows} rows")
-    probabilities = document.get("probabilities") if values is None else []
+    probabilities = document.get("probabilities") if classes else []
+    uplift = document.get("uplift")
     return Decisions(
         model=document.get("model"),
         classes=classes,
@@ -182,6 +186,7 @@ def decisions_of(answer: httpx.Response, rows: int) -> Decisions:
         expected_benefits=None
         if benefits is None
         else _floats(benefits, (rows, len(actions))),
+        uplift=None if uplift is None else _floats(uplift, (rows, len(actions))),
         values=None if values is None else _floats(values, (rows,)),
         warnings=document.get("warnings") or [],
         figures={
@@ -216,7 +221,8 @@ def joined(parts: Sequence[Decisions]) -> Decisions:
     if len(parts) == 1:
         return first
     columns: dict[str, Any] = {}
-    for name in ("choice", "probabilities", "expected_benefits", "values", *_PER_ROW):
+    arrays = ("choice", "probabilities", "expected_benefits", "uplift", "values")
+    for name in (*arrays, *_PER_ROW):
         pieces = [getattr(part, name) for part in parts]
         if isinstance(pieces[0], np.ndarray):
             columns[name] = np.concatenate(pieces)
@@ -304,9 +310,10 @@ class Features:
 
 
 def case_columns(fields: Mapping[str, Any]) -> list[str]:
-    """The columns that cells of a matrix name, once each."""
+    """The columns that cells of a matrix, or costs of actions, name, once each."""
     matrix = fields.get("benefits") or fields.get("cost_matrix")
     cells = [cell for row in _items(matrix) for cell in _items(row)]
+    cells += _items(fields.get("costs"))
     names = (cell.get("column") for cell in cells if isinstance(cell, dict))
     return list(dict.fromkeys(name for name in names if isinstance(name, str)))
 

@@ -89,7 +89,8 @@ class Stakes(CaseMatrix, total=False):
     rule: str
     guarantee: str  # the name of a saved one, for the rule guaranteed
     threshold: str | float
-    costs: Fields
+    costs: Fields  # of classes, or by action of a model that learned from rewards
+    baseline: str
     priors: Mapping[str, float]  # by class
     limits: Fields
     resources: Sequence[Fields]

@@ -60,6 +60,7 @@ _COLUMNS = {
     "unit_costs": ["decision", "expected_cost"],
     "coverage": ["low", "high"],
     "bands": ["decision", "p:"],
+    "baseline": ["uplift:"],
 }
 _FIGURES = (
     "matrix_in_words",
@@ -251,8 +252,9 @@ class Model(Linked[Mode]):
         all), then `decision`, `p:<class>` and `benefit:<action>`; `value` from a model of numbers,
         with `unit_costs` `decision` and `expected_cost`, with `coverage` `low` and `high`.
         `benefits` are `{class: {action: number}}`, a matrix with `actions`, or the name of a saved
-        one (see `matrices`); `cost_matrix`, `rule`, `guarantee`, `threshold`, `costs`, `priors`,
-        `limits`, `resources`, `explore`, `bands` and `sum_at_most` are those of `/predict`.
+        one (see `matrices`); `cost_matrix`, `rule`, `guarantee`, `threshold`, `costs`, `baseline`,
+        `priors`, `limits`, `resources`, `explore`, `bands` and `sum_at_most` are those of
+        `/predict`.
         `record` is True, the name of a column of ids, or `{"ids": […], "instances": bool}`.
         Warnings of the service are PayoffWarnings.
 

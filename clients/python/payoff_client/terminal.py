@@ -73,7 +73,7 @@ def stakes_of(path: str | None) -> dict[str, Any]:
             f"{path}: expected benefits by class and action, or an object with 'benefits' and other"
             " fields"
         )
-    fields = {"benefits", "cost_matrix", "unit_costs"}
+    fields = {"benefits", "cost_matrix", "unit_costs", "costs", "baseline"}
     if isinstance(document, Mapping) and not fields.isdisjoint(document):
         return dict(document)
     return {"benefits": document}

@@ -1,20 +1,17 @@
 """The learner of rewards: which action earns most, from the rewards of those that were taken."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
+from pydantic import Field
 
-from payoff.decisions.folds import stratified_folds
-from payoff.errors import Invalid, pointer, unknown
+from payoff.errors import MAX_NAME, Invalid, pointer, unknown
 from payoff.learners import loading
 from payoff.learners.base import Learner
-from payoff.learners.rewards.log import RewardLog
+from payoff.learners.rewards.log import RewardLog, complete
 from payoff.probabilities import are_shares
 
-MIN_ROWS_OF_ACTION = 10
-"""Rows of an action that may be chosen."""
-_FOLDS = 4
 _LARGEST_REWARD = 1e30  # squares of sums stay finite in single precision
 
 
@@ -31,6 +28,15 @@ class Rewards(Learner):
     """
 
     name: ClassVar = "rewards"
+    labels: ClassVar = "reward"
+    action: Annotated[
+        str, Field(max_length=MAX_NAME), "The column of the action that was taken."
+    ] = "action"
+    propensity: Annotated[
+        Annotated[str, Field(max_length=MAX_NAME)] | None,
+        "The column of the chance that this action had; null: chances are estimated, which is right"
+        " only if the features have everything that decided the action.",
+    ] = None
 
     def fit(  # type: ignore[override]  # rewards say nothing without their actions
         self,
@@ -62,33 +68,23 @@ class Rewards(Learner):
         X, rewards, weights = loading.scikit.checked(
             self, X, y, sample_weight, y_numeric=True
         )
-        names, codes, counts = np.unique(names, return_inverse=True, return_counts=True)
-        eligible = np.flatnonzero(counts >= MIN_ROWS_OF_ACTION)
-        if len(eligible) < 2:
-            raise Invalid.at(
-                "/actions",
-                f"{len(eligible)} of {len(names)} actions have {MIN_ROWS_OF_ACTION} rows or more;"
-                " learning from rewards needs two",
-            )
-        self.classes_ = names[eligible]
-        rows = np.isin(codes, eligible)
-        if chances is not None:
-            chances = _of_eligible(chances[rows], eligible, float(rows.mean()))
-        self.estimated_ = chances is None
         seed = self._seed()
-        codes = np.searchsorted(eligible, codes[rows])
-        fold = stratified_folds(codes, _FOLDS, seed)
+        categorical = self.categorical()
+        eligible = complete(X, names, chances, weights, categorical, seed)
+        self.classes_ = eligible.names
+        self.estimated_ = chances is None
+        rows = eligible.rows
         log = RewardLog(
             np.ascontiguousarray(X[rows]),
-            codes,
+            eligible.actions,
             rewards[rows],
             weights[rows],
-            fold,
-            np.empty((0, len(eligible))),
-            self.categorical(),
+            eligible.fold,
+            eligible.chances,
+            categorical,
             seed,
         )
-        self.model_ = loading.compiled.rewards.fit(log, chances)
+        self.model_ = loading.compiled.rewards.fit(log)
         return self
 
     def posterior(self, X: np.ndarray) -> np.ndarray:
@@ -97,6 +93,16 @@ class Rewards(Learner):
         For float64 C-contiguous rows (n, m), NaN where missing; checks nothing.
         """
         return np.asarray(self.model_.expected(X))
+
+    def findings(self, _names: Sequence[str]) -> dict[str, Any]:
+        """Where chances come from, and the weights of the parts in the level and the contrasts."""
+        model = self.model_
+        names = ("forest", "ridge", "boosting", "constant", "linear", "robust_forest")
+        return {
+            "chances": "estimated" if self.estimated_ else "stated",
+            "levels": dict(zip(names[:3], model.levels.tolist(), strict=False)),
+            "contrasts": dict(zip(names, model.contrasts.tolist(), strict=True)),
+        }
 
     def uplift(self, X: np.ndarray, baseline: Any) -> np.ndarray:
         """What each action is expected to earn more than the `baseline`, (n, A), for rows (n, m).
@@ -130,11 +136,3 @@ def check_chances(chances: np.ndarray) -> None:
         message = "the chances of all actions are at least 0 and sum to 1"
     if wrong.any():
         raise Invalid.at(pointer("propensities", np.flatnonzero(wrong)[0]), message)
-
-
-def _of_eligible(chances: np.ndarray, eligible: np.ndarray, share: float) -> np.ndarray:
-    """Chances given that the action is an eligible one, which a `share` of the log's rows have."""
-    if chances.ndim == 1:
-        return np.minimum(chances / share, 1.0)
-    kept = chances[:, eligible]
-    return np.asarray(kept / kept.sum(axis=1, keepdims=True))

@@ -1,26 +1,44 @@
 """The rows of a log of rewards, and the chances of their actions where it does not state them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from payoff.decisions.folds import stratified_folds
+from payoff.errors import Invalid
 from payoff.learners import loading
 from payoff.learners.design import Design
 from payoff.learners.unseen import unseen
 
+MIN_ROWS_OF_ACTION = 10
+"""Rows of an action that may be chosen."""
+_FOLDS = 4
 _LEAST = 0.001  # chance of an action that is estimated
 _PENALTY = 1.0  # C of the logistic regression
+
+
+class EligibleLog(NamedTuple):
+    """The names of the actions that may be chosen (A,), and the `rows` (n,) that took one of them.
+
+    Of these rows: codes of their actions, folds, and the chances of all actions (rows, A).
+    """
+
+    names: np.ndarray
+    rows: np.ndarray
+    actions: np.ndarray
+    fold: np.ndarray
+    chances: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
 class RewardLog:
     """Rows to learn from: X (n, m), codes of actions, rewards, weights and folds (n,).
 
-    `chances` (n, A) are those of each action, once `completed`. `categorical` are the columns of
-    category codes, `seed` decides what is drawn.
+    `chances` (n, A) are those of each action. `categorical` are the columns of category codes,
+    `seed` decides what is drawn.
     """
 
     X: np.ndarray
@@ -52,18 +70,45 @@ class RewardLog:
         """The rows (n, width) by `design`, sparse where that takes less memory."""
         return self.design.matrix(self.X)
 
-    def completed(self, stated: np.ndarray | None) -> Self:
-        """With the chances of all actions.
 
-        `stated` are those of all actions (n, A), of the taken ones (n,) or None: what is missing is
-        estimated.
-        """
-        if stated is not None and stated.ndim == 2:
-            return replace(self, chances=stated)
-        P = estimated(self.columns, self.actions, self.weights, self.fold)
-        if stated is not None:
-            P = with_taken(P, self.actions, stated)
-        return replace(self, chances=P)
+def complete(
+    X: np.ndarray,
+    names: np.ndarray,
+    stated: np.ndarray | None,
+    weights: np.ndarray,
+    categorical: Sequence[int],
+    seed: int,
+) -> EligibleLog:
+    """What may be learned from rows (n, m) with the `names` of their actions (n,), weights (n,).
+
+    `stated` are the chances of all actions (n, A), in the order of their sorted names, or those of
+    the actions that were taken (n,), or None: what is missing is estimated. Raises Invalid at
+    /actions for fewer than two actions with `MIN_ROWS_OF_ACTION` rows.
+    """
+    names, codes, counts = np.unique(names, return_inverse=True, return_counts=True)
+    eligible = np.flatnonzero(counts >= MIN_ROWS_OF_ACTION)
+    if len(eligible) < 2:
+        raise Invalid.at(
+            "/actions",
+            f"{len(eligible)} of {len(names)} actions have {MIN_ROWS_OF_ACTION} rows or more;"
+            " learning from rewards needs two",
+        )
+    rows = np.isin(codes, eligible)
+    codes = np.searchsorted(eligible, codes[rows])
+    fold = stratified_folds(codes, _FOLDS, seed)
+    if stated is not None and stated.ndim == 2:
+        kept = stated[rows][:, eligible]
+        chances = kept / kept.sum(axis=1, keepdims=True)
+        return EligibleLog(names[eligible], rows, codes, fold, chances)
+    design = Design.fit(X[rows], weights[rows], categorical, "clip")
+    columns = design.matrix(X[rows])
+    chances = estimated(columns, codes, weights[rows], fold)
+    if stated is not None:
+        # Given that the action is an eligible one, which a share of the rows has.
+        chances = with_taken(
+            chances, codes, np.minimum(stated[rows] / rows.mean(), 1.0)
+        )
+    return EligibleLog(names[eligible], rows, codes, fold, chances)
 
 
 def estimated(

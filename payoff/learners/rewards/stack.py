@@ -22,12 +22,8 @@ _MAX_CELLS = (
 )
 
 
-def fit(log: RewardLog, stated: np.ndarray | None) -> RewardModel:
-    """The model of a log. Deterministic in its seed.
-
-    `stated` are chances of all actions (n, A), of the taken ones (n,), or None.
-    """
-    log = log.completed(stated)
+def fit(log: RewardLog) -> RewardModel:
+    """The model of a log. Deterministic in its seed."""
     with part(0.0, 0.8):
         parts = levels(log)
     mean = float(np.average(log.rewards, weights=log.weights))

@@ -78,6 +78,8 @@ def test_values_outside_the_documented_ranges_are_refused(kind):
             "first",
             "second",
             "max_features",
+            "action",
+            "propensity",
         ):  # these have tests of their own
             for value in beyond(schema):
                 assert set(places({"kind": kind, name: value})) == {f"/{name}"}

@@ -1,0 +1,303 @@
+"""Training on rewards: the log in a data set, what a policy would have earned, and the card."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from time import perf_counter
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from app.jobs.job import Job
+from app.registry.card import Card, EvaluationCard
+from app.requests.specifications import TrainSpec
+from app.stores import Stores
+from app.tables.dataset import Dataset, Table
+from app.tables.features import Schema
+from app.training.evaluation import FitReport, Split, card_to_publish, split_rows
+from app.training.failures import finite, placed
+from app.training.warnings import repeated_rows
+from payoff import progress
+from payoff.decisions.folds import UNJUDGED, stratified_folds
+from payoff.errors import Flaw, Invalid, below, counted, pointer, reject, unknown_at
+from payoff.evidence.intervals import Mean
+from payoff.evidence.policies import LoggedRewards, best_single, gain_over, judge
+from payoff.learners import catalogue
+from payoff.learners.rewards.estimator import Rewards, check_chances, check_rewards
+from payoff.learners.rewards.log import MIN_ROWS_OF_ACTION, EligibleLog, complete
+
+_MAX_ACTIONS = 100
+# With fewer rows folds evaluate the policy: of a hold-out too few rows took the chosen action.
+_FEWEST_TO_HOLD_OUT = 2_000
+_MAX_FOLDS = 10
+_ESTIMATED = (
+    "the chances of the actions were estimated: figures and decisions are right only if everything"
+    " that decided the action is among the features"
+)
+_NOT_BETTER = "no gain over one action for all is shown"
+_SAMPLE = 1_000  # rows whose answers are looked at before a model is published
+
+
+class RewardTable(NamedTuple):
+    """A table without the columns of the log; the names of the actions, and their chances, (n,)."""
+
+    table: Table
+    rewards: np.ndarray
+    actions: np.ndarray
+    propensities: np.ndarray | None
+
+    def take(self, rows: np.ndarray) -> Self:
+        """These rows (k,)."""
+        return type(self)(
+            replace(self.table, X=np.ascontiguousarray(self.table.X[rows])),
+            self.rewards[rows],
+            self.actions[rows],
+            None if self.propensities is None else self.propensities[rows],
+        )
+
+    def fitted(self, spec: TrainSpec) -> Rewards:
+        """The learner fitted on all rows."""
+        learner = catalogue.stored(spec.learner.kind, spec.learner.parameters)
+        estimator: Rewards = learner.build(
+            categorical_features=list(self.table.schema.categorical),
+            random_state=spec.seed,
+        )
+        with placed(features=self.table.schema.names):
+            estimator.fit(
+                self.table.X,
+                self.rewards,
+                actions=self.actions.tolist(),
+                propensities=self.propensities,
+            )
+            finite(estimator.posterior(self.table.X[:_SAMPLE]), "rewards")
+        return estimator
+
+
+def check_log(parameters: dict[str, Any], dataset: Dataset) -> None:
+    """Invalid at /action and /propensity where the data set does not have them as they must be."""
+    action, propensity = parameters["action"], parameters["propensity"]
+    types: dict[str, str] = {feature.name: feature.type for feature in dataset.features}
+    features = set(types)
+    types |= dict.fromkeys(dataset.values, "numeric")
+    types |= {name: column.type for name, column in dataset.kept.items()}
+    flaws = [
+        unknown_at(pointer(place), "column", name, types)
+        for place, name in parameters.items()
+        if name is not None and name not in types
+    ]
+    kept = dataset.kept.get(action)
+    if kept is not None and kept.type == "categorical" and not kept.words:
+        flaws.append(Flaw("/action", f"{action!r} has too many different words"))
+    if propensity is not None and types.get(propensity, "numeric") != "numeric":
+        flaws.append(
+            Flaw("/propensity", f"{propensity!r} is text; chances are numbers")
+        )
+    if action == propensity:
+        flaws.append(Flaw("/propensity", "action and propensity are the same column"))
+    if not features - {action, propensity}:
+        flaws.append(Flaw("/action", "beside the log's columns there is no feature"))
+    reject(flaws)
+
+
+def read_log(
+    stores: Stores, dataset_id: str, parameters: dict[str, Any]
+) -> RewardTable:
+    """The table of a log; Invalid at a row without an action, a reward or a chance."""
+    action, propensity = parameters["action"], parameters["propensity"]
+    beside = [name for name in (action, propensity) if name is not None]
+    table = stores.datasets.table(dataset_id, kept=beside).as_numbers()
+    words: Sequence[str] = ()
+    for feature in table.schema.features:
+        if feature.name == action:
+            words = feature.categories
+    kept = stores.datasets.find(dataset_id).kept
+    if action in kept:
+        words = kept[action].words
+    names = _names(table.column(action), words)
+    propensities = None if propensity is None else table.column(propensity)
+    with below("/data"):
+        check_rewards(table.y)
+        if propensities is not None:
+            check_chances(propensities)
+    columns = [j for j, name in enumerate(table.schema.names) if name not in beside]
+    schema = Schema(
+        [table.schema.features[j] for j in columns],
+        {*table.schema.ignored, *beside},
+        table.schema.values,
+    )
+    X = np.ascontiguousarray(table.X[:, columns])
+    return RewardTable(replace(table, schema=schema, X=X), table.y, names, propensities)
+
+
+def _names(column: np.ndarray, words: Sequence[str]) -> np.ndarray:
+    """The names (n,) of actions: words, or whole numbers."""
+    missing = np.flatnonzero(np.isnan(column))
+    if len(missing):
+        raise Invalid.at("/learner/action", f"row {missing[0] + 1} has no action")
+    codes = column.astype(np.int64)
+    if not words and (codes != column).any():
+        row = np.flatnonzero(codes != column)[0]
+        message = (
+            f"an action is a word or a whole number; row {row + 1} has {column[row]}"
+        )
+        raise Invalid.at("/learner/action", message)
+    count = len(np.unique(codes))
+    if count > _MAX_ACTIONS:
+        message = f"there are {count:,} actions; at most {_MAX_ACTIONS} are supported"
+        raise Invalid.at("/learner/action", message)
+    return np.array(words)[codes] if words else codes
+
+
+def trained(
+    stores: Stores, job: Job, spec: TrainSpec
+) -> tuple[Card, Rewards, None, list[str]]:
+    """Judge the policy on rows that it was not fitted on, and fit on all: as `train.trained`.
+
+    There is no hold-out to keep: its rewards say nothing about other matrices.
+    """
+    began = perf_counter()
+    parameters = spec.learner.parameters
+    with progress.part(0.0, 0.05, "reading data"):
+        log = read_log(stores, job.dataset or spec.dataset, parameters)
+    table = log.table
+    with below("/data"), progress.part(0.05, 0.1, "chances of the actions"):
+        eligible = complete(
+            table.X,
+            log.actions,
+            log.propensities,
+            np.ones(len(table.X)),
+            table.schema.categorical,
+            spec.seed,
+        )
+    log = log.take(np.flatnonzero(eligible.rows))
+    split = split_rows(eligible.actions, spec.holdout, spec.seed)
+    fold = _folds(spec, eligible.actions, split)
+    metrics: dict[str, Any] = {}
+    warnings = [*_left_out(table, eligible), *repeated_rows(log.table)]
+    if log.propensities is None:
+        warnings.append(_ESTIMATED)
+    estimator = None
+    evaluation = None
+    is_held = fold != UNJUDGED
+    if is_held.any():
+        with progress.part(0.1, 0.7):
+            expected, estimator = _unseen(log, eligible, spec, fold)
+        metrics = _metrics(log, eligible, expected, is_held)
+        warnings += _doubts(metrics)
+        folds = int(fold.max()) + 1
+        evaluation = EvaluationCard(
+            method="cross-validation" if folds > 1 else "hold-out",
+            folds=folds if folds > 1 else None,
+            rows=int(is_held.sum()),
+        )
+    refit = estimator is None or spec.refit
+    if refit:
+        with progress.part(0.7, 0.95, "fitting on all rows"):
+            estimator = log.fitted(spec)
+    assert estimator is not None
+    decided = replace(
+        log.table, y=eligible.actions, classes=tuple(estimator.classes_.tolist())
+    )
+    report = FitReport(metrics, evaluation, warnings, round(perf_counter() - began, 3))
+    card = card_to_publish(estimator, job, spec, decided, split, report, refit=refit)
+    return card, estimator, None, []
+
+
+def _folds(spec: TrainSpec, actions: np.ndarray, split: Split) -> np.ndarray:
+    """The fold (n,) of each row that judges the policy: 0 alone is the hold-out."""
+    folds = min(round(1 / spec.holdout), _MAX_FOLDS) if spec.holdout else 0
+    if spec.refit and folds > 1 and len(actions) < _FEWEST_TO_HOLD_OUT:
+        return stratified_folds(actions, folds, spec.seed)
+    fold = np.full(len(actions), UNJUDGED)
+    fold[split.holdout] = 0
+    return fold
+
+
+def _unseen(
+    log: RewardTable, eligible: EligibleLog, spec: TrainSpec, fold: np.ndarray
+) -> tuple[np.ndarray, Rewards]:
+    """Expected rewards (n, A) by models without the row's fold, and the last of these.
+
+    An action that such a model does not know counts as its mean action.
+    """
+    expected = np.zeros(eligible.chances.shape)
+    names = eligible.names.tolist()
+    folds = int(fold.max()) + 1
+    for number in range(folds):
+        rows = fold == number
+        stage = f"fold {number + 1} of {folds}" if folds > 1 else "fitting"
+        with progress.part(number / folds, (number + 1) / folds, stage):
+            estimator = log.take(np.flatnonzero(~rows)).fitted(spec)
+        values = estimator.posterior(np.ascontiguousarray(log.table.X[rows]))
+        expected[rows] = values.mean(axis=1, keepdims=True)
+        places = [names.index(name) for name in estimator.classes_.tolist()]
+        expected[np.ix_(rows, places)] = values
+    return expected, estimator
+
+
+def _metrics(
+    log: RewardTable, eligible: EligibleLog, expected: np.ndarray, is_held: np.ndarray
+) -> dict[str, Any]:
+    """What the policy would have earned, beside the log and the best single action."""
+    actions = eligible.actions[is_held]
+    logged = LoggedRewards(
+        actions, log.rewards[is_held], eligible.chances[is_held], expected[is_held]
+    )
+    chosen = logged.expected.argmax(axis=1)
+    judgement = judge(logged, chosen)
+    single = best_single(logged)
+    names = eligible.names.tolist()
+    counts = np.bincount(actions, minlength=len(names))
+    totals = np.bincount(actions, logged.rewards, len(names))
+    shares = np.bincount(chosen, minlength=len(names)) / len(chosen)
+    return {
+        "value": _interval(judgement.value),
+        "logged": judgement.logged,
+        "gain": _interval(judgement.gain),
+        "best_single": {
+            "action": names[single],
+            "gain": _interval(gain_over(logged, chosen, single)),
+        },
+        "effective": judgement.effective,
+        "expected_effective": judgement.expected_effective,
+        "verdict": judgement.verdict,
+        "reason": judgement.reason,
+        "actions": [
+            {"action": name, "rows": rows, "mean_reward": mean, "chosen": share}
+            for name, rows, mean, share in zip(
+                names,
+                counts.tolist(),
+                (totals / np.maximum(counts, 1)).tolist(),
+                shares.tolist(),
+                strict=True,
+            )
+        ],
+    }
+
+
+def _interval(mean: Mean) -> dict[str, float | None]:
+    return {"mean": mean.mean, "low": mean.low, "high": mean.high}
+
+
+def _doubts(metrics: dict[str, Any]) -> list[str]:
+    """What the figures do not show."""
+    warnings = []
+    if metrics["reason"] is not None:
+        warnings.append(metrics["reason"])
+    elif metrics["verdict"] != "better":
+        warnings.append(
+            f"the policy is not shown to be better than the log: {metrics['verdict']}"
+        )
+    low = metrics["best_single"]["gain"]["low"]
+    if low is None or low <= 0:
+        warnings.append(f"{_NOT_BETTER}: {metrics['best_single']['action']}")
+    return warnings
+
+
+def _left_out(table: Table, eligible: EligibleLog) -> list[str]:
+    count = len(table.X) - int(eligible.rows.sum())
+    if not count:
+        return []
+    left_out = (
+        f"{counted(count, 'row')} of actions with fewer than {MIN_ROWS_OF_ACTION} rows"
+    )
+    return [f"{left_out} are left out: these actions are not chosen"]
