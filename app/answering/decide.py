@@ -10,6 +10,7 @@ from pydantic import Discriminator, Field, StrictBool, StrictInt, Tag
 
 from app.answering.explain import explanations
 from app.errors import Conflict
+from app.outcomes.decision import EXPECTED_REWARD
 from app.registry.loaded import Loaded
 from app.requests.fields import (
     COSTS,
@@ -42,7 +43,7 @@ Rule = Literal[
     "expected_benefit", "threshold", "beta_delta", "hierarchical", "most_probable"
 ]
 RuleOfModel = Literal[Rule, "guaranteed", "expected_reward"]
-REWARD: RuleOfModel = "expected_reward"
+REWARD: RuleOfModel = EXPECTED_REWARD
 """The rule of models that learned from rewards, and of these alone."""
 # The rules that decide among the actions of a matrix; the other rules decide among the classes.
 _DECIDES_ACTIONS: tuple[RuleOfModel, ...] = (
@@ -193,7 +194,7 @@ class Answer(NamedTuple):
     `matrix` is that by which these are expected, `matrix_in_words` what it says, for its first
     answer. `propensities` (n,) are those of the actions, where these were drawn. By `REWARD` the
     classes are the actions, the expected rewards (n, A) take the place of probabilities, and with a
-    baseline `uplift` is (n, A).
+    baseline `uplift` is (n, A); `chances` (n, A) are those of all actions.
     """
 
     rule: RuleOfModel
@@ -210,6 +211,7 @@ class Answer(NamedTuple):
     propensities: np.ndarray | None = None
     matrix_in_words: Sequence[str] = ()
     uplift: np.ndarray | None = None
+    chances: np.ndarray | None = None
 
 
 def check_fields(fields: RuleFields, model: Loaded | None) -> None:

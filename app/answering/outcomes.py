@@ -53,6 +53,14 @@ class OutcomeRows:
         """Whether a truth or an action is missing; `names` are those of the classes or actions."""
         return word is None or (self.words and word in MISSING and word not in names)
 
+    def is_open(self, row: tuple[Any, ...], decision: Located | None) -> bool:
+        """Whether the outcome of a row has no truth, or reward, so that nothing of it is stored."""
+        _, truth, _, benefit, _ = row
+        if decision is None:
+            return truth is None and benefit is None
+        is_missing = self.lacks(truth, decision.terms.classes)
+        return is_missing and (benefit is None or not decision.terms.rewarded)
+
 
 def _text_of_integer(value: Any) -> Any:
     return str(value) if type(value) is int else value
@@ -73,8 +81,10 @@ class OutcomeDocument(WireModel):
     truth: Annotated[
         StrictInt | Number | Text | None, BeforeValidator(_text_of_boolean)
     ] = Field(
+        default=None,
         description="the class that it really was, of booleans `true` or `false`; of a quantity,"
-        " and of bands, the number; null while it is open: nothing is stored then",
+        " and of bands, the number; null while it is open: nothing is stored then. Decisions by"
+        " rewards have a `benefit` alone",
         examples=["ill"],
     )
     action: StrictInt | Text | None = Field(
@@ -108,7 +118,15 @@ class OutcomesRequest(WireModel):
     correct: StrictBool = CORRECT
 
     def rows(self) -> OutcomeRows:
-        """The outcomes as rows."""
+        """The outcomes as rows; Invalid where one states neither a truth nor a benefit."""
+        reject(
+            Flaw(
+                pointer("outcomes", i, "truth"),
+                "send the truth, or null while it is open",
+            )
+            for i, outcome in enumerate(self.outcomes)
+            if outcome.model_fields_set.isdisjoint(("truth", "benefit"))
+        )
         rows = [
             (outcome.id, outcome.truth, outcome.action, outcome.benefit, outcome.at)
             for outcome in self.outcomes
@@ -136,7 +154,11 @@ def store(
     check_count(len(outcomes.rows))
     reject(_flaws(outcomes))
     ids = list(
-        dict.fromkeys(id_ for id_, truth, *_ in outcomes.rows if truth is not None)
+        dict.fromkeys(
+            id_
+            for id_, truth, _, benefit, _ in outcomes.rows
+            if truth is not None or benefit is not None
+        )
     )
     for _ in range(ROUNDS):
         located = stores.archive.locate(ids, caller.allows, MAX_DAYS)
@@ -161,7 +183,7 @@ def store(
         "accepted": received.accepted,
         "unchanged": received.unchanged,
         "open": sum(
-            _is_open(outcomes, located, id_, truth) for id_, truth, *_ in outcomes.rows
+            outcomes.is_open(row, located.get(row[0])) for row in outcomes.rows
         ),
         "unknown": [id_ for id_ in ids if id_ not in located],
         "conflicts": [
@@ -190,16 +212,6 @@ def _audited(
     return stores.audit.entry(
         caller, "outcomes.correct", subject, count=len(corrected), id_digests=digests
     )
-
-
-def _is_open(
-    outcomes: OutcomeRows, located: Mapping[str, Located], id_: str, truth: Label | None
-) -> bool:
-    """Whether an outcome has no truth, so that nothing of it is stored."""
-    if truth is None:
-        return True
-    decision = located.get(id_)
-    return decision is not None and outcomes.lacks(truth, decision.terms.classes)
 
 
 def erase(stores: Stores, caller: Caller, id_: str) -> None:
@@ -268,7 +280,7 @@ def _resolved(
     first: dict[str, Any] = {}
     for i, (id_, truth, action, benefit, at) in enumerate(outcomes.rows):
         decision = located.get(id_)
-        if outcomes.lacks(truth, decision.terms.classes if decision else ()):
+        if outcomes.is_open((id_, truth, action, benefit, at), decision):
             continue
         outcome: Any = (truth, action, benefit, at)
         if decision is not None:
@@ -282,8 +294,14 @@ def _resolved(
                 )
                 message = f"'at' is before the decision, which was made at {made}"
                 flaws.append(Flaw(outcomes.place(i, "at"), message))
-            label, number = terms.labelled(truth)
-            truth_code = codes.code(i, "truth", label, terms.classes)
+            if terms.rewarded:
+                number, truth_code = None, 0
+                if not outcomes.lacks(truth, ()) or benefit is None:
+                    message = "a decision by rewards has a 'benefit', and no truth"
+                    flaws.append(Flaw(outcomes.place(i, "truth"), message))
+            else:
+                label, number = terms.labelled(truth)
+                truth_code = codes.code(i, "truth", label, terms.classes)
             outcome = Outcome(truth_code, action_code, benefit, at, number)
             resolved[id_] = decision, outcome
         if first.setdefault(id_, outcome) != outcome:
@@ -298,7 +316,10 @@ def _resolved(
 def _worded(decision: Located, outcome: Outcome) -> dict[str, Any]:
     """An outcome in the words of its decision, with the fields that it states."""
     words = outcome.stated
-    words["truth"] = words.pop("number", decision.terms.classes[outcome.truth])
+    if decision.terms.rewarded:
+        del words["truth"]
+    else:
+        words["truth"] = words.pop("number", decision.terms.classes[outcome.truth])
     if outcome.action is not None:
         words |= {"action": decision.terms.actions[outcome.action]}
     return words

@@ -218,10 +218,6 @@ def predict(
         raise Invalid.at(
             "/record", "decisions are recorded by model, and this request has none"
         )
-    if model.rewarded:
-        raise Invalid.at(
-            "/record", f"{model.name!r} learned from rewards: not recorded"
-        )
     rows = question.rows
     ids = ids_of(stores, caller, fields.record, len(rows.X), rows.carried.request_ids)
     if fields.explore is not None and isinstance(answer, Answer):

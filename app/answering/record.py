@@ -16,6 +16,7 @@ from app.access.caller import ANYBODY, Caller, Scope
 from app.answering.decide import Answer, RuleFields
 from app.errors import Forbidden
 from app.outcomes.decision import (
+    A_REWARD,
     DAY,
     UNIT_COSTS,
     Batch,
@@ -209,7 +210,10 @@ def explored(answer: Answer, model: str, ids: Sequence[str], share: float) -> An
     propensities = np.where(
         choice == best, 1 - share + share / n_actions, share / n_actions
     )
-    return answer._replace(choice=choice, propensities=propensities)
+    chances = answer.chances
+    if chances is not None:
+        chances = (1 - share) * chances + share / n_actions
+    return answer._replace(choice=choice, propensities=propensities, chances=chances)
 
 
 def _uniform(text: str) -> float:
@@ -232,13 +236,20 @@ def predicted_batch(
         return batch(_decided_quantities(model, fields, answer, texts), ids, caller)
     terms, term = _terms(model, fields, answer)
     rows = np.arange(len(ids.ids))
+    P = answer.probabilities
+    propensities = answer.propensities
+    if answer.chances is not None:
+        expected = P[rows, answer.choice]  # the reward, before costs
+        P = np.hstack((P, answer.chances))
+        decided = Decided(
+            terms, term, answer.choice, P, expected, propensities, instances=texts
+        )
+        return batch(decided, ids, caller)
     expected = (
         None
         if answer.expected_benefits is None
         else answer.expected_benefits[rows, answer.choice]
     )
-    P = answer.probabilities
-    propensities = answer.propensities
     decided = Decided(
         terms, term, answer.choice, P, expected, propensities, instances=texts
     )
@@ -300,6 +311,7 @@ def _terms(
         figures["guarantee"] = fields.certified._asdict()
     benefits = None if answer.matrix is None else answer.matrix.benefits
     matrices, positions = distinct(benefits, len(answer.choice))
+    classes = (A_REWARD,) if model.rewarded else tuple(answer.classes)
     priors = None
     if answer.priors is not None:
         priors = dict(
@@ -311,7 +323,7 @@ def _terms(
             model=model.name,
             version=model.version,
             rule=answer.rule,
-            classes=tuple(answer.classes),
+            classes=classes,
             actions=tuple(answer.actions),
             benefits=None if matrix is None else tuple(map(tuple, matrix.tolist())),
             priors=priors,

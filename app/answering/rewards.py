@@ -51,6 +51,7 @@ def decide_by_rewards(
         warnings=[*model.card.warnings, *rows.warnings],
         figures=figures,
         uplift=uplift,
+        chances=np.eye(len(model.classes))[choice],
     )
 
 

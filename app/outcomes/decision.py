@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime
 from functools import cached_property
 from hashlib import blake2b
 from time import time
-from typing import Any, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 from uuid import UUID
 
 import numpy as np
@@ -29,6 +29,10 @@ _UNITS = 1e6
 _FLOAT = np.dtype("<f8")
 
 UNIT_COSTS = "unit_costs"  # the rule of quantities
+EXPECTED_REWARD: Final = (
+    "expected_reward"  # the rule of models that learned from rewards
+)
+A_REWARD = "a reward"  # the one class of their decisions
 OF_QUANTITY = 3  # numbers that are recorded in the place of probabilities
 _LARGEST_TRUTH = 1e50  # reports add up the costs of quantities
 UNKNOWN = -1  # the index of a truth, or of an action, that was not reported
@@ -99,7 +103,8 @@ class Terms:
 
     A quantity (the rule `UNIT_COSTS`) has one class of all numbers, and one action. The quantity
     and the ends of its interval are in the place of the probabilities, and minus its expected cost
-    in that of the expected benefit.
+    in that of the expected benefit. A decision by rewards has one class, too: the expected rewards
+    of all actions, before costs, and then their chances are in the place of the probabilities.
     """
 
     verb: str  # predict or acquire
@@ -111,6 +116,18 @@ class Terms:
     benefits: tuple[tuple[float, ...], ...] | None = None
     priors: Mapping[str, float] | None = None
     figures: Mapping[str, Any] | None = None
+
+    @property
+    def rewarded(self) -> bool:
+        """Whether the outcome is a reward, and no class."""
+        return self.rule == EXPECTED_REWARD
+
+    @property
+    def width(self) -> int:
+        """How many numbers are recorded in the place of probabilities."""
+        if self.rewarded:
+            return 2 * len(self.actions)
+        return OF_QUANTITY if self.rule == UNIT_COSTS else len(self.classes)
 
     def labelled(self, truth: Label | float) -> tuple[Label | float, float | None]:
         """The class of a truth, and the truth as a number where the classes are bands."""

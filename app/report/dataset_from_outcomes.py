@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.errors import Conflict, NotFound
-from app.outcomes.decision import Cases, Label
+from app.outcomes.decision import UNKNOWN, Cases, Label
 from app.registry.card import Card
 from app.report.earned import UNEQUAL, ActionCounts
 from app.report.report import matured, reservations
@@ -39,6 +39,7 @@ _REASONS = (
     "without_instance",
     "without_truth",
     "of_acquire",
+    "of_other_action",
 )  # why decisions are left out
 
 
@@ -64,7 +65,10 @@ def make(
     Conflict where no data set can be made of these rows, Invalid at /name, TooLarge.
     """
     card = _latest(stores, model)
-    request = UploadRequest(label=(card.labels[0],), name=name, owner=owner)
+    kind = "number" if card.rewarded else "auto"
+    request = UploadRequest(
+        label=(card.labels[0],), label_type=kind, name=name, owner=owner
+    )
     request.check()
     counts: Counter[str] = Counter()
     versions: set[int] = set()
@@ -125,8 +129,11 @@ def make(
         if is_selective:
             is_cure = weighing.reaches_all
             types[_free_name(card, _WEIGHT)] = "weight" if is_cure else "ignore"
-        if not all(isinstance(name, int) for name in card.classes or ()):
-            types[card.labels[0]] = "category"  # also where the names look like numbers
+        if not _has_integers(card):  # also where the names look like numbers
+            named = (
+                card.learner.parameters["action"] if card.rewarded else card.labels[0]
+            )
+            types[named] = "category"
         request = request.model_copy(update={"types": types})
         try:
             return stores.datasets.upload(
@@ -134,7 +141,7 @@ def make(
                 request,
                 is_cancelled,
                 lineage=lineage,
-                ignored=card.ignored,
+                ignored=[name for name in card.ignored if name not in schema.names],
             )
         except (
             Invalid
@@ -204,9 +211,27 @@ def _schema(card: Card, *, with_weights: bool) -> pa.Schema:
     types[_free_name(card, _MOMENT)] = pa.timestamp("us")
     if with_weights:
         types[_free_name(card, _WEIGHT)] = pa.float64()
-    has_integers = all(isinstance(name, int) for name in card.classes or ())
-    types[card.labels[0]] = pa.int64() if has_integers else pa.string()
+    names = pa.int64() if _has_integers(card) else pa.string()
+    if card.rewarded:
+        types |= dict.fromkeys(_chances(card).values(), pa.float64())
+        types |= {
+            card.learner.parameters["action"]: names,
+            card.labels[0]: pa.float64(),
+        }
+    else:
+        types[card.labels[0]] = names
     return pa.schema(types.items())
+
+
+def _has_integers(card: Card) -> bool:
+    """Whether the classes, or the actions that were learned from rewards, are integers."""
+    return all(isinstance(name, int) for name in card.classes or ())
+
+
+def _chances(card: Card) -> dict[str, str]:
+    """The columns of the chances of the actions, by their names."""
+    propensity = card.learner.parameters["propensity"] or "propensity"
+    return {str(name): f"{propensity}:{name}" for name in card.classes or ()}
 
 
 def _batch(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
@@ -264,22 +289,49 @@ def _rows(
         weights.tolist(),
         strict=True,
     )
-    for instance, term, truth, at, row_weight in columns:
+    for i, (instance, term, truth, at, row_weight) in enumerate(columns):
         terms = cases.terms[term]
+        reason = "without_truth" if truth < 0 else _reason(cases, i, card)
         if terms.verb != "predict":
-            counts["of_acquire"] += 1
+            reason = "of_acquire"
         elif instance is None:
-            counts["without_instance"] += 1
-        elif truth < 0:
-            counts["without_truth"] += 1
+            reason = "without_instance"
+        if reason is not None or instance is None:
+            counts[reason or "without_instance"] += 1
+            continue
+        counts["rows"] += 1
+        versions.add(terms.version)
+        values = orjson.loads(instance)
+        row = {name: values[name] for name in features if values.get(name) is not None}
+        row = {name: convert(name, value) for name, value in row.items()}
+        row[moment] = int(at * _MICROSECONDS)
+        row[weight] = row_weight
+        if card.rewarded:
+            yield row | _of_log(cases, i, card)
         else:
-            counts["rows"] += 1
-            versions.add(terms.version)
-            values = orjson.loads(instance)
-            row = {
-                name: values[name] for name in features if values.get(name) is not None
-            }
-            row = {name: convert(name, value) for name, value in row.items()}
-            row[moment] = int(at * _MICROSECONDS)
-            row[weight] = row_weight
             yield row | {card.labels[0]: terms.classes[truth]}
+
+
+def _reason(cases: Cases, i: int, card: Card) -> str | None:
+    """Why a case with an outcome is no row of a log of rewards, where the card needs one."""
+    terms = cases.terms[cases.term[i]]
+    if not card.rewarded and not terms.rewarded:
+        return None
+    known = set(map(str, card.classes or ()))
+    is_log = (
+        card.rewarded and terms.rewarded and known.issuperset(map(str, terms.actions))
+    )
+    is_carried_out = cases.action[i] in (UNKNOWN, cases.choice[i])
+    return None if is_log and is_carried_out else "of_other_action"
+
+
+def _of_log(cases: Cases, i: int, card: Card) -> dict[str, Any]:
+    """The action of a case, its reward, and the chances of all actions of the card."""
+    actions = cases.terms[cases.term[i]].actions
+    columns = _chances(card)
+    row = dict.fromkeys(columns.values(), 0.0)
+    chances = cases.probabilities[i, len(actions) : 2 * len(actions)].tolist()
+    for name, chance in zip(actions, chances, strict=True):
+        row[columns[str(name)]] = chance
+    row[card.learner.parameters["action"]] = actions[cases.choice[i]]
+    return row | {card.labels[0]: float(cases.benefit[i])}

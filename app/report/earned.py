@@ -32,7 +32,7 @@ SELECTED = (
     "only decisions with known truth, which depends on the action;"
     " not an estimate for all decisions"
 )
-_TOLERANCE = 0.1  # of the mean absolute expected benefit
+TOLERANCE = 0.1  # of the mean absolute expected benefit
 UNEQUAL = "truth is known more often after some actions than after others"
 WHATEVER = "all decisions; for those without known truth the worst and the best class"
 _EXPECTED = (
@@ -105,7 +105,7 @@ class Account:
         """
         difference = promise_interval(self.promise)
         n = self.promise.count
-        tolerance = _TOLERANCE * self.magnitude / n if n else None
+        tolerance = TOLERANCE * self.magnitude / n if n else None
         unknown, *sums = self.open.tolist()
         low, high, held = (
             total(self.received + open_sum, n + int(unknown), WHATEVER)

@@ -26,6 +26,7 @@ from app.report.changes import (
 from app.report.earned import UNEQUAL, Account, ActionCounts, basis
 from app.report.guarantees import Guarantees
 from app.report.quantities import Quantities
+from app.report.rewards import RewardDecisions
 from app.report.slices import Slice, slices
 from app.report.ways import Exploration, Ways, gain
 from app.stores import Stores
@@ -77,11 +78,14 @@ def report(
     scores = read.scores.changes()
     features = feature_changes(recorded(arrivals_only=True, with_instances=True))
     sections = document(read, [*scores, *features])
-    if sections["quantities"] and not sections["decisions"]:
+    if (sections["quantities"] or sections["rewards"]) and not sections["decisions"]:
         if by is not None:
-            raise Invalid.at("/by", "quantities have no groups; leave out 'by'")
+            raise Invalid.at(
+                "/by", "quantities and rewards have no groups; leave out 'by'"
+            )
         sections = {
-            name: sections[name] for name in ("quantities", "maturing", "warnings")
+            name: sections[name]
+            for name in ("quantities", "rewards", "maturing", "warnings")
         }
     elif not sections["decisions"]:
         fix = 'send "record": true to /predict'
@@ -117,11 +121,13 @@ def document(read: Read, changes: Sequence[Changed]) -> dict[str, Any]:
     )
     doubt_of_promise = maturity.reason or missing
     drifted = drift(changes)
-    groups = quantities = None
+    groups = quantities = rewards = None
     if read.by is not None:
         groups = _grouped(read.groups, about, doubt_of_promise)
     if read.quantities.decisions:
         quantities = read.quantities.document(maturity.reason)
+    if read.rewards.decisions:
+        rewards = read.rewards.document(doubt)
     details = {
         "maturing": maturing(maturity),
         "selective": selective,
@@ -156,6 +162,7 @@ def document(read: Read, changes: Sequence[Changed]) -> dict[str, Any]:
         "by": read.by,
         **details,
         "quantities": quantities,
+        "rewards": rewards,
     }
 
 
@@ -250,8 +257,9 @@ def reservations(maturity: Maturity, *, selective: bool) -> Iterator[str]:
 def _warnings(read: Read, selective: Mapping[str, Any]) -> Iterator[str]:
     total = read.total
     yield from reservations(read.maturity, selective=selective["is"])
-    known = total.known + read.quantities.realised.count
-    decisions = total.decisions + read.quantities.decisions
+    apart = (read.quantities, read.rewards)
+    known = total.known + sum(section.realised.count for section in apart)
+    decisions = total.decisions + sum(section.decisions for section in apart)
     if not known and not read.maturity.left_out and decisions:
         yield "no truth is known: send what became of the decisions to POST /outcomes"
     elif not selective["is"] and 0 < total.known < total.decisions:
@@ -320,6 +328,7 @@ class Read:
     ways: Ways = field(default_factory=Ways)
     exploration: Exploration = field(default_factory=Exploration)
     quantities: Quantities = field(default_factory=Quantities)
+    rewards: RewardDecisions = field(default_factory=RewardDecisions)
     shares: ClassShares = field(default_factory=ClassShares)
     scores: Scores = field(default_factory=Scores)
     guarantees: Guarantees = field(default_factory=Guarantees)
@@ -339,6 +348,10 @@ class Read:
         for part in slices(cases, self.maturity.since):
             if part.stack.terms[0].rule == UNIT_COSTS:
                 self.quantities.add(part)
+                continue
+            if part.stack.terms[0].rewarded:
+                self.rewards.add(part)
+                self.actions.add(part)
                 continue
             for section in sections:
                 section.add(part)

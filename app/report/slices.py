@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from app.outcomes.decision import OF_QUANTITY, UNIT_COSTS, UNKNOWN, Cases, Label, Terms
+from app.outcomes.decision import UNKNOWN, Cases, Label, Terms
 from payoff.evidence.intervals import risk
 
 AT_ONCE = 1 << 17  # rows of a slice
@@ -209,7 +209,7 @@ def _slice(
     for name, column in columns.items():
         if isinstance(column, np.ndarray):
             columns[name] = column[index]
-    width = OF_QUANTITY if stack.terms[0].rule == UNIT_COSTS else len(stack.classes)
+    width = stack.terms[0].width
     choice, action = columns["choice"], columns["action"]
     known = columns["truth"] != UNKNOWN
     has_matrix = ~np.isnan(columns["expected"]) & stack.stated

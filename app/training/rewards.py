@@ -38,7 +38,11 @@ _SAMPLE = 1_000  # rows whose answers are looked at before a model is published
 
 
 class RewardTable(NamedTuple):
-    """A table without the columns of the log; the names of the actions, and their chances, (n,)."""
+    """A table without the columns of the log; the rewards and the names of the actions, (n,).
+
+    `propensities` are the chances of these actions (n,), of all of them (n, A) in the order of
+    their sorted names, or None.
+    """
 
     table: Table
     rewards: np.ndarray
@@ -46,12 +50,19 @@ class RewardTable(NamedTuple):
     propensities: np.ndarray | None
 
     def take(self, rows: np.ndarray) -> Self:
-        """These rows (k,)."""
+        """These rows (k,), and of chances those of the actions that occur in them."""
+        propensities = self.propensities
+        if propensities is not None:
+            propensities = propensities[rows]
+            if propensities.ndim == 2:
+                present = np.isin(np.unique(self.actions), self.actions[rows])
+                propensities = propensities[:, present]
+                propensities = propensities / propensities.sum(axis=1, keepdims=True)
         return type(self)(
             replace(self.table, X=np.ascontiguousarray(self.table.X[rows])),
             self.rewards[rows],
             self.actions[rows],
-            None if self.propensities is None else self.propensities[rows],
+            propensities,
         )
 
     def fitted(self, spec: TrainSpec) -> Rewards:
@@ -76,9 +87,11 @@ def check_log(parameters: dict[str, Any], dataset: Dataset) -> None:
     """Invalid at /action and /propensity where the data set does not have them as they must be."""
     action, propensity = parameters["action"], parameters["propensity"]
     types: dict[str, str] = {feature.name: feature.type for feature in dataset.features}
-    features = set(types)
+    features = {name for name in types if not _is_of_action(name, propensity)}
     types |= dict.fromkeys(dataset.values, "numeric")
     types |= {name: column.type for name, column in dataset.kept.items()}
+    if any(_is_of_action(name, propensity) for name in types):
+        types.setdefault(propensity, "numeric")
     flaws = [
         unknown_at(pointer(place), "column", name, types)
         for place, name in parameters.items()
@@ -98,22 +111,37 @@ def check_log(parameters: dict[str, Any], dataset: Dataset) -> None:
     reject(flaws)
 
 
+def _is_of_action(name: str, propensity: str | None) -> bool:
+    """Whether a column has the chances of one action: `p:call`, for example."""
+    return propensity is not None and name.startswith(f"{propensity}:")
+
+
 def read_log(
     stores: Stores, dataset_id: str, parameters: dict[str, Any]
 ) -> RewardTable:
     """The table of a log; Invalid at a row without an action, a reward or a chance."""
     action, propensity = parameters["action"], parameters["propensity"]
-    beside = [name for name in (action, propensity) if name is not None]
+    dataset = stores.datasets.find(dataset_id)
+    names = {
+        *(feature.name for feature in dataset.features),
+        *dataset.values,
+        *dataset.kept,
+    }
+    of_actions = [name for name in names if _is_of_action(name, propensity)]
+    beside = [action, *of_actions] if propensity not in names else [action, propensity]
     table = stores.datasets.table(dataset_id, kept=beside).as_numbers()
     words: Sequence[str] = ()
     for feature in table.schema.features:
         if feature.name == action:
             words = feature.categories
-    kept = stores.datasets.find(dataset_id).kept
-    if action in kept:
-        words = kept[action].words
-    names = _names(table.column(action), words)
-    propensities = None if propensity is None else table.column(propensity)
+    if action in dataset.kept:
+        words = dataset.kept[action].words
+    actions = _names(table.column(action), words)
+    propensities = None
+    if propensity in names:
+        propensities = table.column(propensity)
+    elif propensity is not None:
+        propensities = _of_all(table, actions, propensity, of_actions)
     with below("/data"):
         check_rewards(table.y)
         if propensities is not None:
@@ -125,7 +153,32 @@ def read_log(
         table.schema.values,
     )
     X = np.ascontiguousarray(table.X[:, columns])
-    return RewardTable(replace(table, schema=schema, X=X), table.y, names, propensities)
+    table = replace(table, schema=schema, X=X)
+    return RewardTable(table, table.y, actions, propensities)
+
+
+def _of_all(
+    table: Table, actions: np.ndarray, propensity: str, columns: Sequence[str]
+) -> np.ndarray:
+    """The chances (n, A) of the actions that occur, by columns of all actions.
+
+    Invalid where one has no column, or in a row the action that was taken has no chance.
+    """
+    codes = {name: j for j, name in enumerate(columns)}
+    chances = np.column_stack([table.column(name) for name in columns])
+    with below("/data"):
+        check_chances(chances)
+    names, taken_codes = np.unique(actions, return_inverse=True)
+    absent = [name for name in names if f"{propensity}:{name}" not in codes]
+    if absent:
+        message = f"there is no column '{propensity}:{absent[0]}' of the chances of {absent[0]!r}"
+        raise Invalid.at("/learner/propensity", message)
+    chances = chances[:, [codes[f"{propensity}:{name}"] for name in names]]
+    wrong = np.flatnonzero(chances[np.arange(len(chances)), taken_codes] <= 0)
+    if len(wrong):
+        message = f"row {wrong[0] + 1} has no chance of the action that was taken"
+        raise Invalid.at("/learner/propensity", message)
+    return np.asarray(chances / chances.sum(axis=1, keepdims=True))
 
 
 def _names(column: np.ndarray, words: Sequence[str]) -> np.ndarray:

@@ -180,7 +180,6 @@ def test_the_inference_protocol_has_no_probabilities(service, job):
         ({"costs": {"majority": "x", "C_HD": 1, "C_DH": 1}}, says("/costs", "action")),
         ({"costs": {"call": {"column": "fee"}}}, says("/costs/call/column", "fee")),
         ({"limits": {"visit": 1}}, says("/limits/visit", "visit")),
-        ({"record": True}, says("/record", "offers")),
         ({"explore": 0.1}, says("/explore", "record")),
     ],
 )
@@ -321,3 +320,90 @@ def test_comparing_is_refused(service, stored):
     document = {"dataset": stored, "learners": [{"kind": "rewards", "action": "offer"}]}
     found = flaws(service, "/compare", document)
     assert says("/learners/0/kind", "rewards") in found
+
+
+def test_rewards_close_the_loop(service, job):
+    """Decisions are recorded with the chances of all actions; rewards without truths make a report,
+    and a data set from which the next version learns.
+    """
+    data = logged(240, seed=5)
+    random = np.random.default_rng(6)
+    answer = service.post(
+        "/predict",
+        json={
+            "model": "offers",
+            "instances": data["rows"],
+            "explore": 0.5,
+            "record": {"instances": True},
+        },
+    ).json()
+    assert sorted(set(answer["propensities"])) == pytest.approx([1 / 6, 2 / 3])
+    ages = np.array([age for age, _ in data["rows"]])
+    north = np.array([region == "north" for _, region in data["rows"]])
+    every = {
+        "call": (ages - 50) / 10,
+        "mail": np.where(north, 2.0, -1.0),
+        "none": 0 * ages,
+    }
+    rewards = [
+        float(every[action][i] + random.normal(0, 0.5))
+        for i, action in enumerate(answer["decisions"])
+    ]
+    outcomes = [
+        {"id": id_, "benefit": reward}
+        for id_, reward in zip(answer["ids"], rewards, strict=True)
+    ]
+    outcomes[0] |= {"action": "mail" if answer["decisions"][0] == "none" else "none"}
+    assert (
+        service.post(
+            "/outcomes", json={"outcomes": [{"id": answer["ids"][0], "benefit": None}]}
+        ).json()["open"]
+        == 1
+    )
+    received = service.post("/outcomes", json={"outcomes": outcomes}).json()
+    assert (received["accepted"], received["unknown"]) == (240, [])
+    table = f"id,benefit\n{answer['ids'][1]},{rewards[1]}\n"
+    again = service.post(
+        "/outcomes", content=table, headers={"content-type": "text/csv"}
+    ).json()
+    assert again["unchanged"] == 1
+
+    report = service.get("/models/offers/outcomes").json()["rewards"]
+    assert (report["decisions"], report["known"], report["overridden"]) == (240, 240, 1)
+    assert report["realised"]["mean"] == pytest.approx(np.mean(rewards))
+    assert abs(report["difference"]["mean"]) < 0.3
+    policy = report["policy"]
+    assert policy["cases"] == 239
+    assert policy["verdict"] == "better"  # without exploration
+    assert policy["expected_effective"] == pytest.approx(239 * 2 / 3)
+    singles = {line["action"]: line for line in policy["single_actions"]}
+    assert singles.keys() == set(ACTIONS)
+    assert sum(line["cases"] for line in singles.values()) == 239
+    assert singles["none"]["gain_over"]["low"] > 0
+
+    made = service.post("/datasets/from-outcomes", json={"model": "offers"})
+    assert made.status_code == 201, made.text
+    dataset = made.json()
+    assert dataset["from"]["rows"] == 239
+    assert dataset["from"]["left_out"]["of_other_action"] == 1
+    assert {column["name"] for column in dataset["columns"]} >= {
+        "action",
+        "label",
+        *(f"propensity:{name}" for name in ACTIONS),
+    }
+    learner = {"kind": "rewards", "propensity": "propensity"}
+    document = order("next", learner=learner, data={"dataset": dataset["id"]})
+    metrics = trained(service, document)["metrics"]
+    card = service.get("/models/next/versions/1").json()
+    assert [feature["name"] for feature in card["features"]] == ["age", "region"]
+    assert card["fitted"]["chances"] == "stated"
+    assert metrics["value"]["mean"] > metrics["best_single"]["gain"]["mean"] > 0
+
+
+def test_a_truth_of_a_decision_by_rewards_is_refused(service, job):
+    answer = predicted(service, job, record=True)
+    document = {"outcomes": [{"id": answer["ids"][0], "truth": "call", "benefit": 1}]}
+    found = flaws(service, "/outcomes", document)
+    assert found == [says("/outcomes/0/truth", "benefit")]
+    found = flaws(service, "/outcomes", {"outcomes": [{"id": answer["ids"][0]}]})
+    assert found == [says("/outcomes/0/truth", "null")]

@@ -94,7 +94,7 @@ class Challenger(Versus):
 
 
 class QuantityReport(BaseModel):
-    """What recorded quantities cost; of a model without other decisions."""
+    """What recorded quantities cost, or rewards brought; of a model without other decisions."""
 
     model: dict[str, Any] = Field(description="`name`, and `version`, null for all")
     since: datetime | None
@@ -103,6 +103,11 @@ class QuantityReport(BaseModel):
     quantities: dict[str, Any] | None = Field(
         description="expected and realised cost, and the share of numbers within their intervals;"
         " null without any"
+    )
+    rewards: dict[str, Any] | None = Field(
+        default=None,
+        description="of decisions by rewards: promised and realised, and the `policy` without"
+        " exploration beside the log and single actions, with its verdict; null without any",
     )
     warnings: list[str]
 

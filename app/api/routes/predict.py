@@ -168,8 +168,9 @@ async def answered(
     def work() -> tuple[Response, Batch | None]:
         charge_of(request)(extent_in_memory(model, fields, rows))
         answer, batch = answer_to(stores, caller_of(request), model, question, form)
-        # Challengers do not decide about numbers.
-        if batch is not None and model is not None and not model.regression:
+        # Challengers decide among classes alone.
+        has_classes = model is not None and not (model.regression or model.rewarded)
+        if batch is not None and model is not None and has_classes:
             batch = request.app.state.service.shadow.watched(batch, model, fields, rows)
         return with_matrix(write(form, answer), fields), batch
 

@@ -34,8 +34,9 @@ class Rewards(Learner):
     ] = "action"
     propensity: Annotated[
         Annotated[str, Field(max_length=MAX_NAME)] | None,
-        "The column of the chance that this action had; null: chances are estimated, which is right"
-        " only if the features have everything that decided the action.",
+        "The column of the chance that this action had, or the beginning of those of all actions"
+        " (`p` of `p:call`); null: chances are estimated, which is right only if the features have"
+        " everything that decided the action.",
     ] = None
 
     def fit(  # type: ignore[override]  # rewards say nothing without their actions
