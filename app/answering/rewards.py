@@ -15,7 +15,15 @@ from payoff.decisions.benefit import decide
 from payoff.decisions.case_benefits import CaseBenefits, Term
 from payoff.errors import Flaw, pointer, reject, unknown_at
 
-_OF_CLASSES = ("benefits", "cost_matrix", "actions", "threshold", "priors", "explain")
+_OF_CLASSES = (
+    "benefits",
+    "cost_matrix",
+    "actions",
+    "threshold",
+    "guarantee",
+    "priors",
+    "explain",
+)
 
 
 def decide_by_rewards(

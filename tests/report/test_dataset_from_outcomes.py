@@ -90,7 +90,7 @@ def test_instances_with_their_truth_are_a_data_set_to_train_on(client, database)
     dataset = answer.json()
     assert dataset["from"] == {
         "model": "dataset-ward", "versions": [1], "since": None, "until": None, "rows": 6,
-        "left_out": {"without_instance": 3, "without_truth": 2, "of_acquire": 1}, "warnings": [],
+        "left_out": {"without_instance": 3, "without_truth": 2, "of_acquire": 1, "of_other_action": 0}, "warnings": [],
     }  # fmt: skip
     assert [(each["name"], each["type"]) for each in dataset["features"]] == [
         ("age", "numeric"), ("pulse", "numeric"), ("pain", "categorical")

@@ -71,6 +71,9 @@ class LeftOut(BaseModel):
     without_instance: int
     without_truth: int
     of_acquire: int = Field(description="of which only some features were known")
+    of_other_action: int = Field(
+        description="of rewards: another action was carried out, or is unknown to the model"
+    )
 
 
 class Lineage(BaseModel):
