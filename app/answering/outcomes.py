@@ -57,7 +57,7 @@ class OutcomeRows:
         """Whether the outcome of a row has no truth, or reward, so that nothing of it is stored."""
         _, truth, _, benefit, _ = row
         if decision is None:
-            return truth is None and benefit is None
+            return self.lacks(truth, ()) and benefit is None
         is_missing = self.lacks(truth, decision.terms.classes)
         return is_missing and (benefit is None or not decision.terms.rewarded)
 
@@ -122,7 +122,7 @@ class OutcomesRequest(WireModel):
         reject(
             Flaw(
                 pointer("outcomes", i, "truth"),
-                "send the truth, or null while it is open",
+                "the truth is required, or null while it is open",
             )
             for i, outcome in enumerate(self.outcomes)
             if outcome.model_fields_set.isdisjoint(("truth", "benefit"))
@@ -183,7 +183,9 @@ def store(
         "accepted": received.accepted,
         "unchanged": received.unchanged,
         "open": sum(
-            outcomes.is_open(row, located.get(row[0])) for row in outcomes.rows
+            outcomes.is_open(row, located.get(row[0]))
+            for row in outcomes.rows
+            if row[0] in located or row[1] is None
         ),
         "unknown": [id_ for id_ in ids if id_ not in located],
         "conflicts": [

@@ -406,4 +406,4 @@ def test_a_truth_of_a_decision_by_rewards_is_refused(service, job):
     found = flaws(service, "/outcomes", document)
     assert found == [says("/outcomes/0/truth", "benefit")]
     found = flaws(service, "/outcomes", {"outcomes": [{"id": answer["ids"][0]}]})
-    assert found == [says("/outcomes/0/truth", "null")]
+    assert found == [says("/outcomes/0/truth", "required", "null")]
