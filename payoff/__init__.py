@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from payoff.learners.logistic import Logistic
     from payoff.learners.multilabel import MultilabelForest, MultilabelLogistic
     from payoff.learners.random_forest import RandomForest
-    from payoff.learners.ridge import Ridge
     from payoff.learners.rewards.estimator import Rewards
+    from payoff.learners.ridge import Ridge
 
 __version__ = "0.1.0"
 __all__ = [
@@ -48,8 +48,8 @@ __all__ = [
     "MultilabelForest",
     "MultilabelLogistic",
     "RandomForest",
-    "Ridge",
     "Rewards",
+    "Ridge",
     "best_set",
     "decide",
     "next_feature",

@@ -30,8 +30,8 @@ from app.requests.specifications import (
 from app.stores import Stores
 from app.tables.dataset import Dataset, Table
 from app.training import jobs
-from app.training.splits import Split, folds_of, in_words, split_of
 from app.training.failures import checked_posterior, finite, placed
+from app.training.splits import Split, folds_of, in_words, split_of
 from app.training.train import (
     Learner,
     built,

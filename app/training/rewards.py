@@ -8,16 +8,16 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from app.jobs.job import Job
-from app.registry.card import Card, EvaluationCard
+from app.registry.card import Card
 from app.requests.specifications import TrainSpec
 from app.stores import Stores
 from app.tables.dataset import Dataset, Table
 from app.tables.features import Schema
-from app.training.evaluation import FitReport, Split, card_to_publish, split_rows
+from app.training.evaluation import FitReport, card_to_publish
 from app.training.failures import finite, placed
-from app.training.warnings import repeated_rows
+from app.training.splits import Split, evaluation_card, split_of
 from payoff import progress
-from payoff.decisions.folds import UNJUDGED, stratified_folds
+from payoff.decisions.folds import UNJUDGED, Blocks, stratified_folds
 from payoff.errors import Flaw, Invalid, below, counted, pointer, reject, unknown_at
 from payoff.evidence.intervals import Mean
 from payoff.evidence.policies import LoggedRewards, best_single, gain_over, judge
@@ -58,15 +58,22 @@ class RewardTable(NamedTuple):
                 present = np.isin(np.unique(self.actions), self.actions[rows])
                 propensities = propensities[:, present]
                 propensities = propensities / propensities.sum(axis=1, keepdims=True)
+        table = replace(
+            self.table,
+            X=np.ascontiguousarray(self.table.X[rows]),
+            y=self.table.y[rows],
+            values={name: x[rows] for name, x in self.table.values.items()},
+            kept={name: x[rows] for name, x in self.table.kept.items()},
+        )
         return type(self)(
-            replace(self.table, X=np.ascontiguousarray(self.table.X[rows])),
+            table,
             self.rewards[rows],
             self.actions[rows],
             propensities,
         )
 
-    def fitted(self, spec: TrainSpec) -> Rewards:
-        """The learner fitted on all rows."""
+    def fitted(self, spec: TrainSpec, blocks: Blocks | None) -> Rewards:
+        """The learner fitted on all rows, whose blocks its folds do not divide."""
         learner = catalogue.stored(spec.learner.kind, spec.learner.parameters)
         estimator: Rewards = learner.build(
             categorical_features=list(self.table.schema.categorical),
@@ -76,6 +83,8 @@ class RewardTable(NamedTuple):
             estimator.fit(
                 self.table.X,
                 self.rewards,
+                self.table.weights,
+                blocks,
                 actions=self.actions.tolist(),
                 propensities=self.propensities,
             )
@@ -116,10 +125,9 @@ def _is_of_action(name: str, propensity: str | None) -> bool:
     return propensity is not None and name.startswith(f"{propensity}:")
 
 
-def read_log(
-    stores: Stores, dataset_id: str, parameters: dict[str, Any]
-) -> RewardTable:
+def read_log(stores: Stores, dataset_id: str, spec: TrainSpec) -> RewardTable:
     """The table of a log; Invalid at a row without an action, a reward or a chance."""
+    parameters = spec.learner.parameters
     action, propensity = parameters["action"], parameters["propensity"]
     dataset = stores.datasets.find(dataset_id)
     names = {
@@ -129,7 +137,9 @@ def read_log(
     }
     of_actions = [name for name in names if _is_of_action(name, propensity)]
     beside = [action, *of_actions] if propensity not in names else [action, propensity]
-    table = stores.datasets.table(dataset_id, kept=beside).as_numbers()
+    columns_of_split = [] if spec.split is None else [spec.split.column]
+    kept = {*beside, *columns_of_split}
+    table = stores.datasets.table(dataset_id, kept).as_numbers()
     words: Sequence[str] = ()
     for feature in table.schema.features:
         if feature.name == action:
@@ -208,24 +218,29 @@ def trained(
     There is no hold-out to keep: its rewards say nothing about other matrices.
     """
     began = perf_counter()
-    parameters = spec.learner.parameters
     with progress.part(0.0, 0.05, "reading data"):
-        log = read_log(stores, job.dataset or spec.dataset, parameters)
+        log = read_log(stores, job.dataset or spec.dataset, spec)
     table = log.table
     with below("/data"), progress.part(0.05, 0.1, "chances of the actions"):
         eligible = complete(
             table.X,
             log.actions,
             log.propensities,
-            np.ones(len(table.X)),
+            table.weights,
             table.schema.categorical,
             spec.seed,
         )
     log = log.take(np.flatnonzero(eligible.rows))
-    split = split_rows(eligible.actions, spec.holdout, spec.seed)
+    names = tuple(eligible.names.tolist())
+    decided = replace(log.table, y=eligible.actions, classes=names)
+    split = split_of(decided, spec.holdout, spec.split, spec.seed)
     fold = _folds(spec, eligible.actions, split)
     metrics: dict[str, Any] = {}
-    warnings = [*_left_out(table, eligible), *repeated_rows(log.table)]
+    warnings = _left_out(table, eligible)
+    if table.weight is not None:
+        warnings.append(
+            "the figures of the policy count each row once, the fit by its weight"
+        )
     if log.propensities is None:
         warnings.append(_ESTIMATED)
     estimator = None
@@ -233,23 +248,18 @@ def trained(
     is_held = fold != UNJUDGED
     if is_held.any():
         with progress.part(0.1, 0.7):
-            expected, estimator = _unseen(log, eligible, spec, fold)
+            expected, estimator = _unseen(log, eligible, spec, split, fold)
         metrics = _metrics(log, eligible, expected, is_held)
         warnings += _doubts(metrics)
         folds = int(fold.max()) + 1
-        evaluation = EvaluationCard(
-            method="cross-validation" if folds > 1 else "hold-out",
-            folds=folds if folds > 1 else None,
-            rows=int(is_held.sum()),
-        )
+        predicted = np.flatnonzero(is_held)
+        evaluation = evaluation_card(decided, split, spec.split, predicted, folds)
     refit = estimator is None or spec.refit
     if refit:
         with progress.part(0.7, 0.95, "fitting on all rows"):
-            estimator = log.fitted(spec)
+            estimator = log.fitted(spec, split.blocks)
     assert estimator is not None
-    decided = replace(
-        log.table, y=eligible.actions, classes=tuple(estimator.classes_.tolist())
-    )
+    decided = replace(decided, classes=tuple(estimator.classes_.tolist()))
     report = FitReport(metrics, evaluation, warnings, round(perf_counter() - began, 3))
     card = card_to_publish(estimator, job, spec, decided, split, report, refit=refit)
     return card, estimator, None, []
@@ -258,15 +268,21 @@ def trained(
 def _folds(spec: TrainSpec, actions: np.ndarray, split: Split) -> np.ndarray:
     """The fold (n,) of each row that judges the policy: 0 alone is the hold-out."""
     folds = min(round(1 / spec.holdout), _MAX_FOLDS) if spec.holdout else 0
-    if spec.refit and folds > 1 and len(actions) < _FEWEST_TO_HOLD_OUT:
-        return stratified_folds(actions, folds, spec.seed)
+    by_time = split.blocks is not None and split.blocks.ordered
+    is_small = len(actions) < _FEWEST_TO_HOLD_OUT
+    if spec.refit and folds > 1 and is_small and not by_time:
+        return stratified_folds(actions, folds, spec.seed, split.blocks)
     fold = np.full(len(actions), UNJUDGED)
     fold[split.holdout] = 0
     return fold
 
 
 def _unseen(
-    log: RewardTable, eligible: EligibleLog, spec: TrainSpec, fold: np.ndarray
+    log: RewardTable,
+    eligible: EligibleLog,
+    spec: TrainSpec,
+    split: Split,
+    fold: np.ndarray,
 ) -> tuple[np.ndarray, Rewards]:
     """Expected rewards (n, A) by models without the row's fold, and the last of these.
 
@@ -279,7 +295,8 @@ def _unseen(
         rows = fold == number
         stage = f"fold {number + 1} of {folds}" if folds > 1 else "fitting"
         with progress.part(number / folds, (number + 1) / folds, stage):
-            estimator = log.take(np.flatnonzero(~rows)).fitted(spec)
+            outside = np.flatnonzero(~rows)
+            estimator = log.take(outside).fitted(spec, split.blocks_of(outside))
         values = estimator.posterior(np.ascontiguousarray(log.table.X[rows]))
         expected[rows] = values.mean(axis=1, keepdims=True)
         places = [names.index(name) for name in estimator.classes_.tolist()]

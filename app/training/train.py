@@ -56,14 +56,14 @@ from app.training.evaluation import (
     of_a_fold,
     predicted_holdout,
 )
+from app.training.failures import checked_posterior, finite, placed
+from app.training.rewards import check_log
 from app.training.splits import (
     Split,
     evaluation_card,
     split_by,
     split_of,
 )
-from app.training.failures import checked_posterior, finite, placed
-from app.training.rewards import check_log
 from app.training.warnings import (
     compared,
     doubt_of,

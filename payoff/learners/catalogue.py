@@ -17,8 +17,8 @@ from payoff.learners.logistic import Logistic
 from payoff.learners.multilabel import MultilabelForest, MultilabelLogistic
 from payoff.learners.parameters import LearnerRequest, request_of
 from payoff.learners.random_forest import RandomForest
-from payoff.learners.ridge import Ridge
 from payoff.learners.rewards.estimator import Rewards
+from payoff.learners.ridge import Ridge
 from payoff.learners.score_calibrator import ScoreCalibrator
 
 ACQUIRES = "possible"

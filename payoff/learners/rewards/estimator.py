@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 from pydantic import Field
 
+from payoff.decisions.folds import Blocks
 from payoff.errors import MAX_NAME, Invalid, pointer, unknown
 from payoff.learners import loading
 from payoff.learners.base import Learner
@@ -44,6 +45,7 @@ class Rewards(Learner):
         X: np.ndarray,
         y: np.ndarray,
         sample_weight: np.ndarray | None = None,
+        blocks: Blocks | None = None,
         *,
         actions: Sequence[Any],
         propensities: np.ndarray | None = None,
@@ -52,7 +54,8 @@ class Rewards(Learner):
 
         `propensities` are the chances of the actions that were taken (n,), or of all actions (n, A)
         in the order of their sorted names; without them they are estimated, which is right only if
-        the features have everything that decided the action. Raises Invalid at /actions for fewer
+        the features have everything that decided the action. Inner folds follow `blocks` where
+        these leave rows of every action. Raises Invalid at /actions for fewer
         than two actions with 10 rows, at /rewards and /propensities for wrong numbers. Time: per
         action six fits of boosting, of at most 100 rounds each.
         """
@@ -66,12 +69,13 @@ class Rewards(Learner):
             weighty = np.asarray(sample_weight) > 0
             names = names[weighty]
             chances = None if chances is None else chances[weighty]
+            blocks = None if blocks is None else blocks.take(weighty)
         X, rewards, weights = loading.scikit.checked(
             self, X, y, sample_weight, y_numeric=True
         )
         seed = self._seed()
         categorical = self.categorical()
-        eligible = complete(X, names, chances, weights, categorical, seed)
+        eligible = complete(X, names, chances, weights, categorical, seed, blocks)
         self.classes_ = eligible.names
         self.estimated_ = chances is None
         rows = eligible.rows

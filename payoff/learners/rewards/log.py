@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from payoff.decisions.folds import stratified_folds
+from payoff.decisions.folds import Blocks, stratified_folds
 from payoff.errors import Invalid
 from payoff.learners import loading
 from payoff.learners.design import Design
@@ -16,6 +16,7 @@ from payoff.learners.unseen import unseen
 MIN_ROWS_OF_ACTION = 10
 """Rows of an action that may be chosen."""
 _FOLDS = 4
+_MIN_ROWS_OUTSIDE = 5  # of each action and fold
 _LEAST = 0.001  # chance of an action that is estimated
 _PENALTY = 1.0  # C of the logistic regression
 
@@ -78,6 +79,7 @@ def complete(
     weights: np.ndarray,
     categorical: Sequence[int],
     seed: int,
+    blocks: Blocks | None = None,
 ) -> EligibleLog:
     """What may be learned from rows (n, m) with the `names` of their actions (n,), weights (n,).
 
@@ -95,7 +97,7 @@ def complete(
         )
     rows = np.isin(codes, eligible)
     codes = np.searchsorted(eligible, codes[rows])
-    fold = stratified_folds(codes, _FOLDS, seed)
+    fold = _folds(codes, seed, None if blocks is None else blocks.take(rows))
     if stated is not None and stated.ndim == 2:
         kept = stated[rows][:, eligible]
         chances = kept / kept.sum(axis=1, keepdims=True)
@@ -109,6 +111,21 @@ def complete(
             chances, codes, np.minimum(stated[rows] / rows.mean(), 1.0)
         )
     return EligibleLog(names[eligible], rows, codes, fold, chances)
+
+
+def _folds(codes: np.ndarray, seed: int, blocks: Blocks | None) -> np.ndarray:
+    """The fold (n,) of each row by its action and blocks; at random where these leave too few rows
+    of an action outside of a fold.
+    """
+    fold = stratified_folds(codes, _FOLDS, seed, blocks)
+    counts = np.bincount(codes)
+    outside = [
+        counts - np.bincount(codes[fold == number], minlength=len(counts))
+        for number in range(int(fold.max()) + 1)
+    ]
+    if fold.min() >= 0 and len(outside) > 1 and np.min(outside) >= _MIN_ROWS_OUTSIDE:
+        return fold
+    return stratified_folds(codes, _FOLDS, seed)
 
 
 def estimated(
