@@ -530,6 +530,8 @@ def recorded(
     """
     if question.record is None:
         return None, None
+    if question.segments:
+        raise Invalid.at("/record/segments", "segments are of decisions by /predict")
     ids = ids_of(stores, caller, question.record, len(cases), request_ids)
     if not answer.model.classes:
         raise Invalid.at(

@@ -27,6 +27,7 @@ from app.answering.record import (
     predicted_batch,
 )
 from app.answering.rewards import decide_by_rewards
+from app.answering.segments import segment_texts
 from app.outcomes.decision import Batch
 from app.registry.loaded import Loaded
 from app.requests.fields import (
@@ -223,7 +224,8 @@ def predict(
     if fields.explore is not None and isinstance(answer, Answer):
         answer = explored(answer, model.name, ids.ids, fields.explore)
     texts = rows.texts(model.schema) if fields.record.instances else None
-    return answer, predicted_batch(model, fields, answer, ids, caller, texts)
+    segments = segment_texts(rows, model.schema, fields.segments)
+    return answer, predicted_batch(model, fields, answer, ids, caller, texts, segments)
 
 
 def _answer(model: Loaded | None, question: PredictQuestion) -> Answer | Quantities:

@@ -5,6 +5,7 @@ random.
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from time import time
 from typing import Annotated, Any, NamedTuple
@@ -27,7 +28,7 @@ from app.outcomes.decision import (
 )
 from app.outcomes.tables import MAX_ID
 from app.registry.loaded import Loaded
-from app.requests.fields import TIME_FORM, Moment, WireModel
+from app.requests.fields import TIME_FORM, Moment, Text, WireModel
 from app.requests.quantities import Quantities
 from app.stores import Stores
 from app.tables.text import refused_character
@@ -56,6 +57,12 @@ class Recording(WireModel):
     instances: StrictBool = Field(
         default=False, description="record what was sent of each instance, too"
     )
+    segments: Annotated[list[Text], Field(max_length=3)] = Field(
+        default=[],
+        description="columns by whose values the report can be divided, each with few values:"
+        " features, or other members of the instances",
+        examples=[["region"]],
+    )
     at: Moment = Field(
         default=None,
         description=f"when the decisions were made, where that is not now; {TIME_FORM}",
@@ -81,6 +88,11 @@ class RecordField(WireModel):
         description="store the decisions before they are answered; `ids` of the answer name them"
         " for `POST /outcomes`",
     )
+
+    @property
+    def segments(self) -> Sequence[str]:
+        """The columns whose values are recorded."""
+        return () if self.record is None else self.record.segments
 
 
 class Ids(NamedTuple):
@@ -230,10 +242,15 @@ def predicted_batch(
     ids: Ids,
     caller: Caller,
     texts: Sequence[str] | None,
+    segments: Sequence[str] | None,
 ) -> Batch:
-    """The decisions of an answer to `/predict`, to be stored; `texts` are the instances as JSON."""
+    """The decisions of an answer to `/predict`, to be stored; `texts` are the instances
+    as JSON, `segments` those of `segment_texts`.
+    """
     if isinstance(answer, Quantities):
-        return batch(_decided_quantities(model, fields, answer, texts), ids, caller)
+        decided = _decided_quantities(model, fields, answer)
+        decided = replace(decided, instances=texts, segments=segments)
+        return batch(decided, ids, caller)
     terms, term = _terms(model, fields, answer)
     rows = np.arange(len(ids.ids))
     P = answer.probabilities
@@ -251,13 +268,20 @@ def predicted_batch(
         else answer.expected_benefits[rows, answer.choice]
     )
     decided = Decided(
-        terms, term, answer.choice, P, expected, propensities, instances=texts
+        terms,
+        term,
+        answer.choice,
+        P,
+        expected,
+        propensities,
+        instances=texts,
+        segments=segments,
     )
     return batch(decided, ids, caller)
 
 
 def _decided_quantities(
-    model: Loaded, fields: RuleFields, answer: Quantities, texts: Sequence[str] | None
+    model: Loaded, fields: RuleFields, answer: Quantities
 ) -> Decided:
     """As `Terms` says; an interval that was not asked for is NaN."""
     if (
@@ -290,9 +314,7 @@ def _decided_quantities(
         else answer.intervals
     )
     numbers = np.column_stack((answer.chosen, ends))
-    return Decided(
-        [terms], none, none, numbers, 0.0 - answer.expected_costs, instances=texts
-    )
+    return Decided([terms], none, none, numbers, 0.0 - answer.expected_costs)
 
 
 def _terms(

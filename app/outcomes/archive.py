@@ -42,7 +42,7 @@ from payoff.errors import Invalid
 if TYPE_CHECKING:
     from app.outcomes.sealing import Sealer
 
-_ARRIVALS = ("at", "terms", "truth", "outcome_at", "received_at")
+_ARRIVALS = ("at", "terms", "segments", "truth", "outcome_at", "received_at")
 _LOCATED = ("at", "choice", "expected", "digest", "probabilities", "terms")
 Allows = Callable[[str], bool]
 """Whether the caller may see a model."""
@@ -104,7 +104,7 @@ class Archive:
         one moment.
 
         A day may come in several parts; memory for one part at a time, and for the outcomes of the
-        day. With `arrivals_only` all columns but `at`, `term`, `truth`, `outcome_at` and
+        day. With `arrivals_only` all columns but `at`, `term`, `segment`, `truth`, `outcome_at` and
         `received_at` are empty. Unavailable where the store is, or where the day changes during
         each of `ROUNDS` readings; Damaged where terms or a file are missing or damaged.
         """

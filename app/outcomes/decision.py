@@ -46,7 +46,7 @@ FLOATS = (
     "received_at",
 )
 INDICES = ("choice", "truth", "action")
-COLUMNS = (*FLOATS, *INDICES, "probabilities", "terms", "client")
+COLUMNS = (*FLOATS, *INDICES, "probabilities", "terms", "client", "segments")
 """The columns of `Cases`; ids and instances are added on request."""
 
 Label = int | str
@@ -172,6 +172,7 @@ class Row(NamedTuple):
     details: str | None
     instance: str | None
     digest: int
+    segments: str | None = None
 
 
 def place_of(ids: str, position: int) -> str:
@@ -216,6 +217,7 @@ class Decided:
     propensity: np.ndarray | None = None
     details: Sequence[str | None] | None = None
     instances: Sequence[str | None] | None = None
+    segments: Sequence[str] | None = None
 
     def rows(
         self, ids: Sequence[str], at: float, client: str | None, *, ids_of_client: bool
@@ -229,21 +231,23 @@ class Decided:
             absent if self.expected is None else self.expected.tolist(),
             P, np.rint(P * _UNITS) + 0.0,
             absent if self.propensity is None else self.propensity.tolist(),
-            self.details or absent, self.instances or absent, strict=True,
+            self.details or absent, self.instances or absent, self.segments or absent,
+            strict=True,
         )  # fmt: skip
         rows = []
-        for id_, t, c, e, p, r, q, details, instance in columns:
+        for id_, t, c, e, p, r, q, details, instance, segments in columns:
             terms = self.terms[t]
             # The digest is the same when the request is repeated later: it has no id and no time.
             content = (
-                f"{terms.digest} {c} {q} {details} {instance} ".encode() + r.tobytes()
+                f"{terms.digest} {c} {q} {details} {instance} {segments or ''} ".encode()
+                + r.tobytes()
             )
             digest = blake2b(content, digest_size=8).digest()
             rows.append(
                 Row(
                     id_, ids_of_client, at, terms.model, terms.version, terms.digest, c, e,
                     p.tobytes(), q, client, details, instance,
-                    int.from_bytes(digest, "little", signed=True),
+                    int.from_bytes(digest, "little", signed=True), segments,
                 )
             )  # fmt: skip
         return rows
@@ -295,9 +299,11 @@ class Cases:
     """Decisions of one model on one day, n of them, in no particular order.
 
     `term` (n,) are indices into `terms`, `key` (n,) indices into `keys`, the names of the API keys
-    of the requests (None without one). `choice` (n,) and `action` (n,), the action that was really
-    carried out, are indices into the actions of a case's terms; `truth` (n,) are indices into its
-    classes; `UNKNOWN` where there is none; `number` (n,) are truths that are numbers.
+    of the requests (None without one), `segment` (n,) indices into `segments`, the values of
+    columns by which reports can be divided (None without any). `choice` (n,) and `action` (n,), the
+    action that was really carried out, are indices into the actions of a case's terms; `truth` (n,)
+    are indices into its classes; `UNKNOWN` where there is none; `number` (n,) are truths that are
+    numbers.
     `probabilities` (n, K) is padded with NaN for terms with fewer classes. Floats that are absent
     are NaN. Times are seconds since 1970. `ids` and `instances` (JSON, None where absent) are None
     unless they were requested. `shadows` has, by challenger (`name:version`), its choices: (n,)
@@ -320,6 +326,8 @@ class Cases:
     benefit: np.ndarray
     outcome_at: np.ndarray
     received_at: np.ndarray
+    segments: Sequence[Mapping[str, str | None] | None]
+    segment: np.ndarray
     ids: Sequence[str] | None = None
     instances: Sequence[str | None] | None = None
     shadows: Mapping[str, np.ndarray] = field(default_factory=dict)

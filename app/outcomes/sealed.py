@@ -13,6 +13,7 @@ from time import time
 from typing import Any
 
 import numpy as np
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -51,7 +52,7 @@ SHADOW = "shadow:"  # the prefix of the columns of challengers
 _GROUPS_OF_PART = 16  # are read at a time
 _JOINED_ROWS = 16_384  # at a time: their table of hashes stays in the processor's cache
 _NAN = np.array(np.nan, "<f8").tobytes()
-_CODED = ["terms", "client"]
+_CODED = ["terms", "client", "segments"]
 _ARROW = {
     Boolean: pa.bool_(), Integer: pa.int32(), BigInteger: pa.int64(), Double: pa.float64(),
     String: pa.string(), Text: pa.string(), LargeBinary: pa.binary(),
@@ -372,6 +373,7 @@ class SealedDay:
         for name in self._outcome_names:
             table = table.append_column(name, self._outcomes[name].take(place))
         keys, key = _coded(table, "client")
+        segments, segment = _coded(table, "segments")
         arrays: dict[str, Any] = {
             name: _numbers(table, name, np.float64, np.nan) for name in FLOATS
         }
@@ -390,6 +392,8 @@ class SealedDay:
             keys=keys,
             term=term,
             key=key,
+            segments=[text and orjson.loads(text) for text in segments],
+            segment=segment,
             probabilities=P,
             ids=table["id"].to_pylist() if "id" in query.names else None,
             instances=table["instance"].to_pylist()

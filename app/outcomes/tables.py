@@ -52,6 +52,7 @@ DECISIONS = Table(
     Column(
         "digest", BigInteger, nullable=False
     ),  # of all columns but id, time and client
+    Column("segments", Text),  # JSON: the values of few columns; only on request
     Index("decisions_model_at", "model", "at"),
 )
 

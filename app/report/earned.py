@@ -19,7 +19,9 @@ from payoff.evidence.intervals import (
     Mean,
     MeanSums,
     PromiseSums,
+    compare_probabilities,
     promise_interval,
+    wilson,
 )
 from payoff.evidence.truths import AlikeDecisions, known_shares, payoff_range
 
@@ -174,6 +176,53 @@ class Account:
             low = centre + reported.mean - below
             high = centre + reported.mean + above
         return Mean(mean, promised + low, promised + high)
+
+
+@dataclass
+class GroupAccount(Account):
+    """Sums of one group, with the counts of its actions, and with the `stated` probabilities of
+    classes against what occurred (`compare_probabilities`).
+    """
+
+    actions: Counter[Label] = field(default_factory=Counter)
+    stated: float = 0.0
+    calibration: PromiseSums = field(default_factory=PromiseSums)
+
+    def add(self, part: Slice, rows: np.ndarray | None = None) -> None:
+        super().add(part, rows)
+        group = np.arange(len(part)) if rows is None else rows
+        counts = np.bincount(part.choice[group], minlength=len(part.stack.actions))
+        self.actions.update(dict(zip(part.stack.actions, counts.tolist(), strict=True)))
+        known = group[part.known[group]]
+        P = part.probabilities[known]
+        self.stated += compare_probabilities(
+            self.calibration, P, part.truth[known], part.day
+        )
+
+    def document(self, basis: str, doubt: str | None = None) -> dict[str, Any]:
+        n = self.calibration.count
+        difference = promise_interval(self.calibration)
+        return {
+            **super().document(basis, doubt),
+            "actions": [
+                shares_of(label, count, self.decisions)
+                for label, count in self.actions.items()
+                if count
+            ],
+            "calibration": {
+                **amount(difference, basis),
+                "stated": self.stated / n if n else None,
+                "occurred": (self.stated + self.calibration.total) / n if n else None,
+                "p_value": None if doubt else difference.p_value,
+                "reason": doubt or difference.reason,
+            },
+        }
+
+
+def shares_of(label: Label, count: int, cases: int) -> dict[str, Any]:
+    """The share of an action in the cases, with Wilson's interval."""
+    share = count / cases
+    return {"action": label, "share": share, "interval": wilson(share, cases)}
 
 
 def amount(mean: Mean, basis: str) -> dict[str, Any]:

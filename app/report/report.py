@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache, partial
 from time import time
-from typing import Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field
 
 from app.outcomes.decision import UNIT_COSTS, UNKNOWN, Cases, Label, date_of
 from app.registry.index import check_listed
@@ -23,7 +25,7 @@ from app.report.changes import (
     feature_changes,
     trained,
 )
-from app.report.earned import UNEQUAL, Account, ActionCounts, basis
+from app.report.earned import UNEQUAL, Account, ActionCounts, GroupAccount, basis
 from app.report.guarantees import Guarantees
 from app.report.quantities import Quantities
 from app.report.rewards import RewardDecisions
@@ -32,8 +34,9 @@ from app.report.ways import Exploration, Ways, gain
 from app.stores import Stores
 from app.tables.text import some_of
 from app.training.models import card_of
-from payoff.errors import Invalid
-from payoff.evidence.drift import holm
+from payoff.decisions.rule_ranking import MIN_ROWS_TO_COMPARE
+from payoff.errors import MAX_NAME, Invalid
+from payoff.evidence.drift import holm_of_known
 from payoff.evidence.intervals import SIGNIFICANT
 from payoff.evidence.truths import ALPHA, Arrivals, Maturity
 
@@ -43,7 +46,19 @@ MAX_GROUPS = 1_000
 # the lags of so many classes are separate; further classes share one
 _TIMED_CLASSES = 100
 
-By = Literal["day", "week", "action", "version", "key"]
+SEGMENT = "segment:"  # before the name of a column by whose values cases are grouped
+OTHER = "other"  # the group of values that few cases have
+_MOST_SEGMENTS = 50
+_MOST_COUNTED = 10_000  # values of a segment; later ones count as few
+By = Annotated[
+    str,
+    Field(
+        pattern=f"^(day|week|action|version|key|{SEGMENT}.{{1,{MAX_NAME}}})$",
+        description="day, week, action, version, key, or `segment:` and a column that decisions"
+        " were recorded with",
+        examples=["week"],
+    ),
+]
 
 
 def report(
@@ -71,8 +86,20 @@ def report(
     recorded = partial(
         stores.archive.cases, model.name, since=since, until=until, versions=versions
     )
-    maturity = matured(recorded(arrivals_only=True), time())
-    read = Read(cache(partial(trained, stores, model.name)), by, maturity)
+    counts: Counter[str | None] = Counter()
+    arrivals = recorded(arrivals_only=True)
+    if by is not None and by.startswith(SEGMENT):
+        arrivals = _counted(arrivals, by.removeprefix(SEGMENT), counts)
+    maturity = matured(arrivals, time())
+    common = frozenset(
+        value
+        for value, count in counts.most_common(_MOST_SEGMENTS)
+        if count >= MIN_ROWS_TO_COMPARE
+    )
+    if counts.keys() == {None}:
+        message = f"no decision of this period was recorded with {by!r}"
+        raise Invalid.at("/by", f'{message}: send "record": {{"segments": […]}}')
+    read = Read(cache(partial(trained, stores, model.name)), by, maturity, common)
     for cases in recorded():
         read.add(cases)
     scores = read.scores.changes()
@@ -100,6 +127,19 @@ def report(
         "since": _moment(since),
         "until": _moment(until),
     }
+
+
+def _counted(
+    days: Iterable[Cases], column: str, counts: Counter[str | None]
+) -> Iterator[Cases]:
+    """The cases as they are; adds the number of cases with each value of the segment to counts."""
+    for cases in days:
+        sizes = np.bincount(cases.segment, minlength=len(cases.segments)).tolist()
+        for values, size in zip(cases.segments, sizes, strict=True):
+            value = (values or {}).get(column)
+            if size and (value in counts or len(counts) < _MOST_COUNTED):
+                counts[value] += size
+        yield cases
 
 
 def _moment(seconds: float | None) -> datetime | None:
@@ -215,7 +255,7 @@ def maturing(maturity: Maturity) -> dict[str, Any]:
 
 
 def _grouped(
-    groups: Mapping[Any, Account], basis: str, reason: str | None
+    groups: Mapping[Any, GroupAccount], basis: str, reason: str | None
 ) -> list[dict[str, Any]]:
     """The figures of each group, in the order of its name: numbers before text. Verdicts are
     corrected for the number of groups (Holm).
@@ -226,13 +266,19 @@ def _grouped(
 
     names = sorted(groups, key=order)
     accounts = [groups[name].document(basis, reason) for name in names]
-    p_values = [account["difference"]["p_value"] for account in accounts]
-    tested = [i for i, p in enumerate(p_values) if p is not None]
-    adjusted = holm(np.array([p_values[i] for i in tested])).tolist()
-    adjusted_of = dict(zip(tested, adjusted, strict=True))
-    for i, account in enumerate(accounts):
-        account["adjusted_p_value"] = adjusted_of.get(i)
-        if account["verdict"] in _WRONG and not adjusted_of.get(i, 1.0) < SIGNIFICANT:
+    parts: list[list[dict[str, Any]]] = [
+        [account[name] for account in accounts]
+        for name in ("difference", "calibration")
+    ]
+    for part in parts:
+        adjusted = holm_of_known([line["p_value"] for line in part])
+        for line, p_value in zip(part, adjusted, strict=True):
+            line["adjusted_p_value"] = p_value
+    for account in accounts:
+        p_value = account["difference"].pop("adjusted_p_value")
+        account["adjusted_p_value"] = p_value
+        is_clear = p_value is not None and p_value < SIGNIFICANT
+        if account["verdict"] in _WRONG and not is_clear:
             account["verdict"] = "undecided"
     return [
         {"group": name, **account}
@@ -323,6 +369,7 @@ class Read:
     trained: Trained
     by: By | None = None
     maturity: Maturity = field(default_factory=Maturity)
+    common: Collection[str | None] = ()
     total: Account = field(default_factory=Account)
     actions: ActionCounts = field(default_factory=ActionCounts)
     ways: Ways = field(default_factory=Ways)
@@ -332,7 +379,7 @@ class Read:
     shares: ClassShares = field(default_factory=ClassShares)
     scores: Scores = field(default_factory=Scores)
     guarantees: Guarantees = field(default_factory=Guarantees)
-    groups: dict[Any, Account] = field(default_factory=dict)
+    groups: dict[Any, GroupAccount] = field(default_factory=dict)
     classes: dict[int, tuple[Label, ...]] = field(default_factory=dict)
 
     def add(self, cases: Cases) -> None:
@@ -362,20 +409,31 @@ class Read:
             self.classes.setdefault(term.version, term.classes)
 
     def _group(self, part: Slice, by: By) -> None:
-        names, code = groups(part, by)
+        names, code = groups(part, by, self.common)
         for place in np.unique(code):
             if names[place] not in self.groups and len(self.groups) >= MAX_GROUPS:
                 raise Invalid.at(
                     "/by",
                     f"there are more than {MAX_GROUPS:,} groups; send since and until",
                 )
-            self.groups.setdefault(names[place], Account()).add(
+            self.groups.setdefault(names[place], GroupAccount()).add(
                 part, np.flatnonzero(code == place)
             )
 
 
-def groups(part: Slice, by: By) -> tuple[list[Label | None], np.ndarray]:
-    """The names of the groups of a slice, and the index (n,) of each case's group."""
+def groups(
+    part: Slice, by: By, common: Collection[str | None] = ()
+) -> tuple[list[Label | None], np.ndarray]:
+    """The names of the groups of a slice, and the index (n,) of each case's group; segments that
+    are not `common` are one.
+    """
+    if by.startswith(SEGMENT):
+        column = by.removeprefix(SEGMENT)
+        values = [(values or {}).get(column) for values in part.segments]
+        kinds = [v if v is None or v in common else OTHER for v in values]
+        names: list[Label | None] = [*dict.fromkeys(kinds)]
+        places = np.array([names.index(kind) for kind in kinds], dtype=np.intp)
+        return names, places[part.segment]
     if by == "action":
         return list(part.stack.actions), part.choice
     if by == "version":

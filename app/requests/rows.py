@@ -239,10 +239,15 @@ class RowPacker:
 
 
 def encode_instances(
-    model: Loaded, instances: Any, columns: Collection[str], *, has_booleans: bool
+    model: Loaded,
+    instances: Any,
+    columns: Collection[str],
+    *,
+    has_booleans: bool,
+    ignored: Collection[str] = (),
 ) -> Rows:
     """The rows of instances, of which some may be booleans, with those of the columns that are no
-    features. Invalid below /instances.
+    features. Objects may have the `ignored` members. Invalid below /instances.
     """
     packed = None if has_booleans else model.once(RowPacker).rows(instances)
     if packed is not None:
@@ -255,7 +260,7 @@ def encode_instances(
         for name in columns
         if name in first_names and name not in model.schema.names
     ]
-    schema = model.schema.with_numbers(extra)
+    schema = model.schema.with_numbers(extra).with_ignored(ignored)
     with below(_INSTANCES):
         X, warnings = schema.encode(instances, booleans_possible=has_booleans)
     return Rows(X, warnings, instances, root=_INSTANCES).apart(extra)

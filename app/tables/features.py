@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from operator import itemgetter
@@ -169,6 +169,12 @@ class Schema:
             Feature(name, "numeric", form=self.values.get(name, "")) for name in names
         )
         return Schema((*self.features, *more), self.ignored.difference(names))
+
+    def with_ignored(self, names: Collection[str]) -> Schema:
+        """The schema with more columns that instances may have, and that are not used."""
+        if self._allowed.issuperset(names):
+            return self
+        return Schema(self.features, self.ignored.union(names), self.values)
 
     def encode(
         self, instances: Sequence[Any], *, booleans_possible: bool = True

@@ -2,6 +2,7 @@
 tests.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -92,6 +93,14 @@ def holm(p_values: np.ndarray) -> np.ndarray:
     adjusted = np.empty(len(p_values))
     adjusted[order] = np.minimum(steps, 1.0)
     return adjusted
+
+
+def holm_of_known(p_values: Sequence[float | None]) -> list[float | None]:
+    """`holm` of those p-values that are not None, which stay None."""
+    tested = [i for i, p in enumerate(p_values) if p is not None]
+    adjusted = holm(np.array([p_values[i] for i in tested], dtype=np.float64)).tolist()
+    of_test = dict(zip(tested, adjusted, strict=True))
+    return [of_test.get(i) for i in range(len(p_values))]
 
 
 def drifted(change: Change, adjusted: float) -> bool:

@@ -287,6 +287,21 @@ class PromiseInterval(Mean):
         )
 
 
+def compare_probabilities(
+    sums: PromiseSums, P: np.ndarray, truth: np.ndarray, day: int = 0
+) -> float:
+    """Add whether classes occurred, less the probability that they had; returns the sum of these.
+
+    For P (n, K) and true codes (n,): of two classes the second, of more each row's most probable.
+    """
+    n, K = P.shape
+    classes = np.ones(n, dtype=np.intp) if K == 2 else P.argmax(axis=1)
+    stated = P[np.arange(n), classes]
+    is_class = classes[:, None] == np.arange(K)
+    sums.compare((truth == classes) - stated, risk(P, is_class * 1.0), day)
+    return float(stated.sum())
+
+
 def promise_interval(sums: PromiseSums) -> PromiseInterval:
     """The 95 % interval of the mean difference: the shifts of all log-odds, common to all cases,
     that the sum of the differences does not reject at 2.5 % on either side.

@@ -88,6 +88,8 @@ def day_of_cases(
         benefit=received,
         outcome_at=nothing,
         received_at=nothing,
+        segments=[None],
+        segment=np.zeros(n, dtype=np.int32),
     )
 
 

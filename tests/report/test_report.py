@@ -127,6 +127,42 @@ def test_groups_add_up_to_all(by):
     )
 
 
+def test_a_segment_in_which_the_model_is_wrong_is_found_and_small_ones_are_pooled():
+    """Of four segments one has four times the odds: its difference and its calibration are clear after Holm's
+    correction. Decisions without the segment are a group of their own.
+    """
+    rng = np.random.default_rng(5)
+    names = [{"region": name} for name in ("a", "b", "c", "tiny")]
+    days = []
+    for d in range(6):
+        for k, (odds, n) in enumerate(((1.0, 300), (1.0, 300), (4.0, 300), (1.0, 3))):
+            cases = day_of_cases(rng, n, DAY + d, odds=odds)
+            code = np.full(n, k + 1)
+            code[0] = 0
+            days.append(replace(cases, segments=[None, *names], segment=code))
+    read = Read(
+        lambda _version: (TRAINED, 1_000), "segment:region", common=("a", "b", "c")
+    )
+    for cases in days:
+        read.add(cases)
+    groups = {group["group"]: group for group in document(read, [])["groups"]}
+
+    assert {name: group["decisions"] for name, group in groups.items()} == {
+        "a": 6 * 299, "b": 6 * 299, "c": 6 * 299, "other": 6 * 2, None: 6 * 4,
+    }  # fmt: skip
+    verdicts = {name: group["verdict"] for name, group in groups.items()}
+    assert verdicts == dict.fromkeys(groups, "undecided") | {"c": "under_promises"}
+    clear = [
+        name
+        for name, group in groups.items()
+        if (group["calibration"]["adjusted_p_value"] or 1.0) < 0.05
+    ]
+    assert clear == ["c"]
+    assert groups["c"]["calibration"]["low"] > 0
+    for group in groups.values():
+        assert sum(line["share"] for line in group["actions"]) == pytest.approx(1)
+
+
 def test_a_better_challenger_is_found_where_each_case_has_its_own_amount():
     """By about 29 for each case; one range for all cases left it undecided."""
     rng, days = np.random.default_rng(29), []

@@ -56,7 +56,11 @@ class JsonInstances(NamedTuple):
     def rows(self, model: Loaded | None, columns: Collection[str]) -> Rows:
         assert model is not None
         rows = encode_instances(
-            model, self.instances, columns, has_booleans=self.has_booleans
+            model,
+            self.instances,
+            columns,
+            has_booleans=self.has_booleans,
+            ignored=self.fields.segments,
         )
         return rows if self.carried is NOTHING else rows._replace(carried=self.carried)
 

@@ -74,8 +74,33 @@ class Earnings(BaseModel):
     expected: Earned = Field(description="of all decisions")
 
 
+class ActionShare(BaseModel):
+    """How often a group had an action."""
+
+    action: str | int
+    share: float
+    interval: tuple[float, float] = Field(description="95 %, of the share")
+
+
+class Calibrated(Amount):
+    """By how much more often classes occurred than their probabilities said, with known truth: the
+    second of two classes, of more the most probable one of each decision.
+    """
+
+    stated: float | None = Field(description="mean of the probabilities")
+    occurred: float | None
+    p_value: float | None
+    adjusted_p_value: float | None = Field(description="corrected as of the difference")
+    reason: str | None = Field(description="why there is no interval")
+
+
 class Group(Earnings):
-    """What decisions of a day, a week (its Monday), an action, a version or a key earned."""
+    """What decisions of a day, a week (its Monday), an action, a version, a key or a segment
+    earned; `other` are segments of few decisions, null those without the segment.
+    """
+
+    actions: list[ActionShare]
+    calibration: Calibrated
 
     group: str | int | None
     adjusted_p_value: float | None = Field(

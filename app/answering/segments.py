@@ -1,0 +1,89 @@
+"""Segments of recorded decisions: values of a few columns, by which reports can be divided."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import orjson
+
+from app.requests.rows import Rows
+from app.tables.features import Schema, text_of
+from app.tables.text import refused_character
+from payoff.errors import Flaw, Invalid, described, pointer, reject
+
+MOST_VALUES = 50  # of a column in one request
+_MAX_VALUE = 100  # characters
+
+
+def segment_texts(rows: Rows, schema: Schema, names: Sequence[str]) -> list[str] | None:
+    """The values of n rows in the columns of these names, for each row as a JSON object; None
+    without names.
+
+    Invalid below /record/segments for a column that no row has or that has more values than
+    `MOST_VALUES`, and at a value that is no text, number or boolean.
+    """
+    if not names:
+        return None
+    columns = [
+        _texts(rows, schema, name, pointer("record", "segments", k))
+        for k, name in enumerate(names)
+    ]
+    combinations = list(zip(*columns, strict=True))
+    texts = {
+        values: orjson.dumps(dict(sorted(zip(names, values, strict=True)))).decode()
+        for values in set(combinations)
+    }
+    return [texts[values] for values in combinations]
+
+
+def _texts(rows: Rows, schema: Schema, name: str, place: str) -> list[str | None]:
+    """The values (n,) of a column as text, None where missing."""
+    if name in schema.names:
+        j = schema.names.index(name)
+        words = schema.features[j].categories
+        values = [
+            None if np.isnan(x) else (words[int(x)] if words else x)
+            for x in rows.X[:, j].tolist()
+        ]
+    else:
+        values = _beside(rows, name, place)
+        reject(_flaws(values, rows, name))
+    texts = [None if value is None else text_of(value) for value in values]
+    count = len(set(texts))
+    if count > MOST_VALUES:
+        message = f"{name!r} has {count:,} different values in this request"
+        raise Invalid.at(place, f"{message}; segments have at most {MOST_VALUES}")
+    return texts
+
+
+def _beside(rows: Rows, name: str, place: str) -> list[Any]:
+    """The values of a column that is no feature: of JSON objects, or of a table."""
+    for instance in rows.instances or ():
+        if type(instance) is dict and name in instance:
+            return [
+                row.get(name) if type(row) is dict else None
+                for row in rows.instances or ()
+            ]
+    if name in rows.carried.kept:
+        return list(rows.carried.document()["kept"][name])
+    raise Invalid.at(
+        place,
+        f"no instance has {name!r}: name a feature, another member of the instances, or a"
+        " column of a table that 'keep' names, too",
+    )
+
+
+def _flaws(values: Sequence[Any], rows: Rows, name: str) -> Iterator[Flaw]:
+    """What keeps values from being those of a segment, at their places."""
+    for i, value in enumerate(values):
+        message = None
+        if value is not None and type(value) not in (str, int, float, bool):
+            message = (
+                f"a segment is text, a number or a boolean, not {described(value)}"
+            )
+        elif type(value) is str and len(value) > _MAX_VALUE:
+            message = f"a segment has at most {_MAX_VALUE} characters"
+        elif type(value) is str:
+            message = refused_character(value)
+        if message:
+            yield Flaw(rows.root + pointer(i, name), message)
