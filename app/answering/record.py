@@ -258,9 +258,8 @@ def predicted_batch(
     if answer.chances is not None:
         expected = P[rows, answer.choice]  # the reward, before costs
         P = np.hstack((P, answer.chances))
-        decided = Decided(
-            terms, term, answer.choice, P, expected, propensities, instances=texts
-        )
+        decided = Decided(terms, term, answer.choice, P, expected, propensities)
+        decided = replace(decided, instances=texts, segments=segments)
         return batch(decided, ids, caller)
     expected = (
         None
