@@ -126,7 +126,7 @@ def _up(d: int, weights: F64, path: Path, terms: Terms) -> float:
     return total
 
 
-_MAX_WORK = 5e7  # rows times nodes times points: about a second on one core
+_MAX_WORK = 1.5e8  # rows times nodes times points: up to three seconds on one core
 _CELLS = 500_000  # rows times nodes in a batch: some 15 MB
 
 
@@ -159,9 +159,9 @@ def tree_contributions(
     count `value[share, column]`, `column` (n,). Steps by features outside a coalition go to both
     children, with their shares of training rows. These are the path-dependent values of Lundberg
     and others (2018), Consistent individualized feature attribution for tree ensembles. Raises
-    TooLarge for more work than about a second. O(n N depth), exact but for rounding: the weights of
-    coalitions are Gauss-Legendre sums, of half as many points as a path has features, and all
-    leaves below a step share its work.
+    TooLarge for more work than about three seconds. O(n N depth), exact but for rounding: the
+    weights of coalitions are Gauss-Legendre sums, of half as many points as a path has features,
+    and all leaves below a step share its work.
     """
     n = len(column)
     sizes = _levels(trees)

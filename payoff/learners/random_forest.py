@@ -12,12 +12,14 @@ from pydantic import Field
 from payoff.acquisition.prices import Prices
 from payoff.decisions.folds import Blocks, stratified_folds
 from payoff.learners import loading
-from payoff.learners.base import ALL, FoldedRows
+from payoff.learners.base import ALL, FoldedRows, stage_name
 from payoff.learners.parameters import Amount, Calibration, Count, Task
 from payoff.learners.stepwise import Stepwise, prices_of
 from payoff.progress import part
 
 _FOLDS = 5
+_TREES = 300  # they earn more than 100 (benchmarks/defaults.md), at most 17 MB at 12,000 x 54
+_FEW_TREES = 100  # of numbers, and of forests that choose or calibrate
 _LEAVES = (1, 2, 5)
 _LEAVES_OF_NUMBERS = (1, 3, 10)
 
@@ -36,7 +38,10 @@ class RandomForest(Stepwise):
     name: ClassVar = "random_forest"
     tasks: ClassVar = ("classification", "regression")
     task: Task = None
-    n_estimators: Annotated[int, Field(ge=1, le=10_000), "Number of trees."] = 100
+    n_estimators: Annotated[
+        Annotated[int, Field(ge=1, le=10_000)] | Literal["auto"],
+        f"Number of trees; auto is {_TREES}, for numbers {_FEW_TREES}.",
+    ] = "auto"
     max_features: Annotated[
         Amount | Literal["auto"],
         "Features considered for a split: a number, a fraction, or the root or logarithm of all;"
@@ -59,7 +64,7 @@ class RandomForest(Stepwise):
         elif not self.regresses:
             with part(0.0, 0.0, "choosing the size of leaves"):
                 self.min_samples_leaf_ = loading.compiled.forests.best_leaf(
-                    self, _LEAVES, X, codes, weights
+                    self, _LEAVES, X, codes, weights, self._few_trees
                 )
 
     def _fit_calibrated(
@@ -79,12 +84,25 @@ class RandomForest(Stepwise):
         self.min_samples_leaf_ = best
 
     @property
+    def _trees(self) -> int:
+        if self.n_estimators != "auto":
+            return int(self.n_estimators)
+        return _FEW_TREES if self.regresses else _TREES
+
+    @property
+    def _few_trees(self) -> int:
+        return min(self._trees, _FEW_TREES)
+
+    @property
     def _resolution(self) -> float:
-        return 1.0 / self.n_estimators
+        return 1.0 / self._few_trees
 
     def _again(self) -> RandomForest:
         return replace(
-            self, calibration="none", min_samples_leaf=self.min_samples_leaf_
+            self,
+            n_estimators=self._few_trees,
+            calibration="none",
+            min_samples_leaf=self.min_samples_leaf_,
         )
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Any:
@@ -92,7 +110,7 @@ class RandomForest(Stepwise):
             return self._cross_fitted(X, codes, weights, self.blocks)
         rows = FoldedRows.in_no_fold(X, codes, weights)
         ((_, forest, bags),) = loading.compiled.forests.grow_forests(
-            self, rows, [ALL], self.min_samples_leaf_
+            self, rows, [ALL], self.min_samples_leaf_, self._trees
         )
         if not self.regresses:
             return forest
@@ -116,7 +134,7 @@ class RandomForest(Stepwise):
                 forest, *rows.without(number)
             )
             for number, forest, _ in loading.compiled.forests.grow_forests(
-                self, rows, numbers, self.min_samples_leaf_
+                self, rows, numbers, self.min_samples_leaf_, self._trees
             )
         }
         return loading.compiled.quantile_forest.cross_fitted(
@@ -125,16 +143,15 @@ class RandomForest(Stepwise):
 
     def _fit_folds(self, rows: FoldedRows, folds: int) -> np.ndarray:
         P = np.empty((len(rows.X), len(self.classes_)))
-        forests = loading.compiled.forests.grow_forests(
-            self, rows, [*range(folds), ALL], self.min_samples_leaf_
-        )
-        for fold, forest, _ in forests:
-            if fold == ALL:
-                self.model_ = forest
-            else:
-                P[rows.fold == fold] = forest.posterior(
-                    np.ascontiguousarray(rows.only(fold))
-                )
+        with part(0.0, 0.6):
+            forests = loading.compiled.forests.grow_forests(
+                self, rows, range(folds), self.min_samples_leaf_, self._few_trees
+            )
+            for fold, forest, _ in forests:
+                X = np.ascontiguousarray(rows.only(fold))
+                P[rows.fold == fold] = forest.posterior(X)
+        with part(0.6, 1.0, stage_name(folds, folds)):
+            self.model_ = self._fit_raw(*rows.without(ALL))
         return P
 
 

@@ -14,14 +14,12 @@ from payoff.acquisition.forest import FlatForest, Orders, order_categories
 from payoff.acquisition.nodes import Nodes, Tree, beside, converted, flatten
 from payoff.decisions.folds import stratified_folds
 from payoff.errors import Invalid
-from payoff.learners.base import FoldedRows, check_sizes, stage_name
+from payoff.learners.base import ALL, FoldedRows, check_sizes, stage_name
 from payoff.learners.unseen import log_losses
 from payoff.progress import report
 
 _CELLS = 8_000_000  # cells of the table, times trees, in a piece of work: about a third of a second
 _MAX_BATCH = 16  # trees between two reports of progress
-# the maximum number of trees of a forest that chooses the size of leaves
-_MAX_TREES_OF_LEAF = 100
 
 _FOLDS_OF_LEAF = 3
 
@@ -36,7 +34,7 @@ class _Forest(NamedTuple):
 
 
 def forest_like(learner: Any) -> RandomForestClassifier | RandomForestRegressor:
-    """scikit-learn's forest, not fitted, with a learner's parameters but the size of leaves.
+    """scikit-learn's forest, not fitted, with a learner's parameters but the sizes.
 
     Runs in one thread. Invalid where the parameters do not fit the learner's data.
     """
@@ -50,7 +48,6 @@ def forest_like(learner: Any) -> RandomForestClassifier | RandomForestRegressor:
         max_features = None if learner.regresses else "sqrt"
     kind = RandomForestRegressor if learner.regresses else RandomForestClassifier
     return kind(
-        learner.n_estimators,
         max_features=max_features,
         random_state=learner.random_state,
         warm_start=True,
@@ -59,19 +56,23 @@ def forest_like(learner: Any) -> RandomForestClassifier | RandomForestRegressor:
 
 
 def grow_forests(
-    learner: Any, rows: FoldedRows, folds: Sequence[int], min_samples_leaf: int
+    learner: Any,
+    rows: FoldedRows,
+    folds: Sequence[int],
+    min_samples_leaf: int,
+    trees: int | None = None,
 ) -> Iterator[tuple[int, FlatForest, np.ndarray]]:
     """Each fold, a learner's forest without it, and the rows (n, T) that its trees grew from.
 
     `rows.codes` are class codes (n,), labels (n, L) of 0 and 1, or numbers (n,). For labels the
     forest's distribution has L + 1 entries: the probability of each label, and what their sum lacks
-    to L, all divided by L; of numbers, also of several (n, d), it has 1. A piece of work is some
-    trees of one forest.
+    to L, all divided by L; of numbers, also of several (n, d), it has 1. `trees` are T, else the
+    learner's. A piece of work is some trees of one forest.
     """
     n_classes = 1 if learner.regresses else len(learner.classes_)
     categorical = learner.categorical()
     rows = rows._replace(X=_narrow(rows.X))
-    size = learner.n_estimators
+    size = trees or learner.n_estimators
     batch = int(np.clip(_CELLS // max(rows.X.size, 1), 1, _MAX_BATCH))
     starts = range(0, size, batch)
     forests = []
@@ -86,10 +87,9 @@ def grow_forests(
         for start in starts
     )
     done = 0
+    count = len([fold for fold in folds if fold != ALL])
     for number, fold in enumerate(folds):
-        stage = (
-            stage_name(number, len(folds) - 1) if len(folds) > 1 else "growing trees"
-        )
+        stage = stage_name(number, count) if count else "growing trees"
         parts, roots, bags = [], [], []
         orders = Orders()
         # All pieces of a forest have the same order of categories.
@@ -110,24 +110,24 @@ def best_leaf(
     X: np.ndarray,
     codes: np.ndarray,
     weights: np.ndarray,
+    trees: int,
 ) -> int:
     """Of `leaves` the `min_samples_leaf` of the forest with the least log loss out of bag.
 
-    Ties go to the first. A share of 0 counts as one row in n + 2 would. Time: a forest for each, of
-    at most 100 trees. With blocks, whose rows are in nearly every bag, three forests for each, and
+    Ties go to the first. A share of 0 counts as one row in n + 2 would. Time: a forest of so many
+    `trees` for each. With blocks, whose rows are in nearly every bag, three forests for each, and
     the rows that these did not see.
     """
     if learner.blocks is not None:
         fold = stratified_folds(codes, _FOLDS_OF_LEAF, 0, learner.blocks)
         folded = FoldedRows(X, codes, weights, fold.astype(np.int8))
-        return min(leaves, key=lambda leaf: _unseen_loss(learner, leaf, folded))
+        return min(leaves, key=lambda leaf: _unseen_loss(learner, leaf, folded, trees))
     rows = _narrow(X)
     model = forest_like(learner.seeded())
     orders = order_categories(
         rows, codes, weights, len(learner.classes_), learner.categorical()
     )
     X = orders.apply(rows)
-    trees = min(model.n_estimators, _MAX_TREES_OF_LEAF)
     model.set_params(n_estimators=trees, oob_score=True, warm_start=False)
     losses = Parallel(prefer="threads")(
         delayed(_out_of_bag)(model, leaf, X, codes, weights) for leaf in leaves
@@ -152,13 +152,11 @@ def _out_of_bag(
     return float(weights[rows] @ log_losses(P, codes[rows]))
 
 
-def _unseen_loss(learner: Any, leaf: int, rows: FoldedRows) -> float:
+def _unseen_loss(learner: Any, leaf: int, rows: FoldedRows, trees: int) -> float:
     """The log loss of forests with this size of leaves, of the rows of the folds they lack."""
-    size = min(learner.n_estimators, _MAX_TREES_OF_LEAF)
-    smaller = learner.seeded().set_params(n_estimators=size)
     numbers = range(int(rows.fold.max()) + 1)
     loss = 0.0
-    for number, forest, _ in grow_forests(smaller, rows, numbers, leaf):
+    for number, forest, _ in grow_forests(learner, rows, numbers, leaf, trees):
         inside = rows.fold == number
         P = forest.posterior(np.ascontiguousarray(rows.X[inside]))
         P = np.maximum(P, 1 / (len(rows.X) + 2))

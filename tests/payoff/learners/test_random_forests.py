@@ -232,3 +232,20 @@ def test_a_forest_of_free_features_asks_for_no_other(free):
         assert P[y == 1, 1].mean() > P[y == 0, 1].mean() + 0.2
     else:
         np.testing.assert_allclose(P, np.tile([2 / 3, 1 / 3], (120, 1)), atol=0.02)
+
+
+def test_by_default_300_trees_answer_and_100_calibrate():
+    """The folds' forests are smaller, so that a fit takes no longer than with 100 trees for all."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 3))
+    y = (X[:, 0] + rng.normal(size=80) > 0).astype(int)
+    model = RandomForest(min_samples_leaf=2, random_state=0).fit(X, y)
+    small = RandomForest(n_estimators=100, min_samples_leaf=2, random_state=0).fit(X, y)
+
+    assert model.model_.n_trees == 300
+    assert vars(model.calibrator_) == vars(small.calibrator_)
+    np.testing.assert_array_equal(
+        model.model_.first(100).posterior(X), small.model_.posterior(X)
+    )
+    numbers = RandomForest(task="regression", min_samples_leaf=5, random_state=0)
+    assert numbers.fit(X, X[:, 0]).model_.forest.n_trees == 100
