@@ -31,7 +31,8 @@ READ = (
 DIALECT = "--delimiter ;|--decimal ,|--encoding latin-1|"
 GLOBAL = "--json|--url http://other"
 OPTIONS = {  # commands, and options that each change what they do
-    "predict m:1 cases.csv": "--benefits benefits.json|--rule minimax|--guarantee careful|--out o.csv.gz|"
+    "predict m:1 cases.csv": "--benefits benefits.json|--rule minimax|--guarantee careful|"
+    "--out o.csv.gz|"
     f"{DIALECT}--url http://other",
     "predict m:1 cases.csv --out o.csv": "--json",
     "train rows.csv --label label --name m": "--label pain|--name other|"
