@@ -41,10 +41,11 @@ def _texts(rows: Rows, schema: Schema, name: str, place: str) -> list[str | None
     if name in schema.names:
         j = schema.names.index(name)
         words = schema.features[j].categories
-        values = [
-            None if np.isnan(x) else (words[int(x)] if words else x)
-            for x in rows.X[:, j].tolist()
-        ]
+        numbers = rows.X[:, j].tolist()
+        if words:
+            values = [None if np.isnan(code) else words[int(code)] for code in numbers]
+        else:
+            values = [None if np.isnan(number) else number for number in numbers]
     else:
         values = _beside(rows, name, place)
         reject(_flaws(values, rows, name))
