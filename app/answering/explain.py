@@ -45,7 +45,8 @@ class ContributionTarget(BaseModel):
     score: Literal["log_odds", "log_ratio", "probability"] = Field(
         description="log_odds of the class against the others; log_ratio: the log of its"
         " probability less the mean log of all classes; or its probability; each as the model gives"
-        " it, before it is calibrated"
+        " it, before it is calibrated; its mean over the values with which an instance is answered"
+        " that lacks one which no row in training lacked"
     )
 
 

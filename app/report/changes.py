@@ -26,6 +26,9 @@ from payoff.evidence.intervals import SIGNIFICANT
 Trained = Callable[[int], tuple[np.ndarray | None, int]]
 """Gives, of a version, the class shares (K,) in training and the number of its rows."""
 
+Lacked = Callable[[int], Mapping[str, np.ndarray]]
+"""Gives, of a version, how many training rows had and lacked a value (2,), by feature."""
+
 # Expected cases of a class: so many, and none among the known truths, mean that truths are missing.
 _MIN_PROMISED = 36
 _MIN_ODDS_FACTOR = 1.25  # of the odds of a class; a smaller change does little harm
@@ -37,6 +40,9 @@ _MAX_INSTANCES = 5_000  # of a side that are compared
 Changed = tuple[dict[str, Any], Change | None]
 """The names of what was compared, and the change, None where the two could not be compared."""
 
+Versioned = tuple[int, dict[str, Any]]
+"""A version, and an instance that it decided, by feature name."""
+
 
 def trained(stores: Stores, name: str, version: int) -> tuple[np.ndarray | None, int]:
     """The class shares (K,) and the number of rows that a version was fitted on; None and 0 of a
@@ -47,6 +53,21 @@ def trained(stores: Stores, name: str, version: int) -> tuple[np.ndarray | None,
     except NotFound:
         return None, 0
     return (card.priors() if card.class_priors else None), card.data.rows
+
+
+def lacked(stores: Stores, name: str, version: int) -> dict[str, np.ndarray]:
+    """How many rows that a version was fitted on had and lacked a value (2,), by feature; nothing
+    of a version that is deleted, or of features whose card does not say it.
+    """
+    try:
+        card = stores.registry.index.card(name, version)
+    except NotFound:
+        return {}
+    return {
+        part.name: np.array([card.data.rows - part.missing, part.missing])
+        for part in card.features
+        if part.missing is not None
+    }
 
 
 @dataclass
@@ -200,26 +221,43 @@ class Scores:
                     yield {"version": version, "class": classes[k]}, change
 
 
-def feature_changes(recorded: Iterable[Cases]) -> Iterator[Changed]:
+def feature_changes(recorded: Iterable[Cases], lacked: Lacked) -> Iterator[Changed]:
     """The changes of each feature of recorded instances, of the first days against the last: of its
-    values, None where they cannot be compared, and of how often it is missing.
+    values, None where they cannot be compared, and of how often it is missing. The latter against
+    training, too, for the instances of the last days that the newest version decided.
     """
     before, after = sides(recorded)
+    newest = max((version for version, _ in after), default=0)
+    sides_of_all = [[instance for _, instance in side] for side in (before, after)]
+    of_newest = [instance for version, instance in after if version == newest]
+    in_training = lacked(newest)
     for name in dict.fromkeys(
-        name for instance in (*before, *after) for name in instance
+        name for side in sides_of_all for row in side for name in row
     ):
-        columns = [
-            [instance.get(name) for instance in side] for side in (before, after)
-        ]
+        columns = [[row.get(name) for row in side] for side in sides_of_all]
         yield {"feature": name, "of": "values"}, value_change(*columns)
-        counts = np.array(
-            [
-                np.bincount([value is None for value in side], minlength=2)
-                for side in columns
-            ]
-        )
-        if counts.sum(axis=1).min() >= _MIN_CASES and counts[:, 1].any():
-            yield {"feature": name, "of": "missing"}, category_change(*counts)
+        counts = np.array([_known_and_missing(column) for column in columns])
+        yield from _missing_change(name, "missing", *counts)
+        if name in in_training:
+            now = _known_and_missing([row.get(name) for row in of_newest])
+            of = "missing since training"
+            yield from _missing_change(name, of, in_training[name], now)
+
+
+def _known_and_missing(values: Sequence[Any]) -> np.ndarray:
+    """How many values are known, and how many missing (2,)."""
+    return np.bincount([value is None for value in values], minlength=2)
+
+
+def _missing_change(
+    name: str, of: str, before: np.ndarray, after: np.ndarray
+) -> Iterator[Changed]:
+    """The change of how often a feature is missing, by counts as of `_known_and_missing`; nothing
+    where it never is, or of few cases.
+    """
+    counts = np.array([before, after])
+    if counts.sum(axis=1).min() >= _MIN_CASES and counts[:, 1].any():
+        yield {"feature": name, "of": of}, category_change(before, after)
 
 
 def value_change(before: Sequence[Any], after: Sequence[Any]) -> Change | None:
@@ -255,9 +293,10 @@ def value_change(before: Sequence[Any], after: Sequence[Any]) -> Change | None:
 
 def sides(
     recorded: Iterable[Cases],
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+) -> tuple[list[Versioned], list[Versioned]]:
     """Instances of the first and of the last half of the days that have any, at most
-    `_MAX_INSTANCES` of each half; none where only one day has any.
+    `_MAX_INSTANCES` of each half, with the versions that decided them; none where only one day has
+    any.
 
     Drawn at random, with the same chance for each instance of a side: rows of a day in the order in
     which they are stored, or as many of a quiet day as of a busy one, would differ where nothing
@@ -267,27 +306,35 @@ def sides(
     limit = 1.0
     number = np.empty(0)
     day = np.empty(0, dtype=np.int64)
+    version = np.empty(0, dtype=np.int64)
     text = np.empty(0, dtype=object)
     for cases in recorded:
-        instances = [
-            instance for instance in cases.instances or () if instance is not None
-        ]
-        texts = np.array(instances, dtype=object)
+        instances = np.array(cases.instances or (), dtype=object)
+        rows = np.flatnonzero(instances != None)  # noqa: E711 - of each element
+        texts = instances[rows]
+        versions = np.array([terms.version for terms in cases.terms], dtype=np.int64)
         numbers = rng.random(len(texts))
         is_small = numbers < limit
         number = np.append(number, numbers[is_small])
         day = np.append(day, np.full(is_small.sum(), cases.day))
+        version = np.append(version, versions[cases.term[rows[is_small]]])
         text = np.append(text, texts[is_small])
         if len(number) > 2 * KEPT:
             smallest = np.argpartition(number, KEPT)[:KEPT]
-            number, day, text = number[smallest], day[smallest], text[smallest]
+            number, day = number[smallest], day[smallest]
+            version, text = version[smallest], text[smallest]
             limit = float(number.max())
     order = np.argsort(number)[:KEPT]
-    day, text = day[order], text[order]
+    day, version, text = day[order], version[order], text[order]
     days = np.unique(day)
     if len(days) < 2:
         return [], []
     is_late = day >= days[len(days) // 2]
-    before = [orjson.loads(instance) for instance in text[~is_late][:_MAX_INSTANCES]]
-    after = [orjson.loads(instance) for instance in text[is_late][:_MAX_INSTANCES]]
+    before, after = (
+        [
+            (int(version[i]), orjson.loads(text[i]))
+            for i in np.flatnonzero(side)[:_MAX_INSTANCES]
+        ]
+        for side in (~is_late, is_late)
+    )
     return before, after

@@ -23,6 +23,7 @@ from app.report.changes import (
     Trained,
     drift,
     feature_changes,
+    lacked,
     trained,
 )
 from app.report.earned import UNEQUAL, Account, ActionCounts, GroupAccount, basis
@@ -103,7 +104,8 @@ def report(
     for cases in recorded():
         read.add(cases)
     scores = read.scores.changes()
-    features = feature_changes(recorded(arrivals_only=True, with_instances=True))
+    instances = recorded(arrivals_only=True, with_instances=True)
+    features = feature_changes(instances, partial(lacked, stores, model.name))
     sections = document(read, [*scores, *features])
     if (sections["quantities"] or sections["rewards"]) and not sections["decisions"]:
         if by is not None:

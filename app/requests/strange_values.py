@@ -67,8 +67,8 @@ def _about_missing(model: Loaded, gaps: np.ndarray) -> Iterator[str]:
         rows = _instances(_marked_columns(unlearned.T), len(gaps))
         named = some_of(features, _MAX_NAMED_FEATURES)
         yield (
-            f"{rows} have no known value of {named}, which no row in training lacked: most"
-            " models have not learned what to expect without it"
+            f"{rows} have no known value of {named}, which no row in training lacked:"
+            " answered as far as the other features tell"
         )
 
 

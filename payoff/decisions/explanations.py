@@ -1,6 +1,7 @@
 """Explanations: what each feature contributes to a score, and what would change a decision."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -39,6 +40,15 @@ def of_terms(T: np.ndarray, base: np.ndarray, chosen: np.ndarray) -> Contributio
         )
     values = T[np.arange(n), :, chosen] - T.mean(axis=2)
     return Contributions(values, (base - base.mean())[chosen], chosen, "log_ratio")
+
+
+def mean_contributions(parts: Sequence[Contributions]) -> Contributions | None:
+    """The means of contributions to the same scores of as many rows; None of no parts."""
+    if not parts:
+        return None
+    values = np.mean([part.values for part in parts], axis=0)
+    base = np.mean([part.base for part in parts], axis=0)
+    return replace(parts[0], values=values, base=base)
 
 
 _MARGIN_OF_BOUND = (

@@ -132,6 +132,7 @@ class Automatic(Learner):
 
     any_actions: ClassVar = True
     by_case: ClassVar = True
+    _knows_gaps: ClassVar = True  # as the chosen learners do
     model_: Learner | Blend = field(init=False, repr=False)
     prices_: Prices | None = field(default=None, init=False, repr=False)
 

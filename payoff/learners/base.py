@@ -11,6 +11,7 @@ import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -25,15 +26,16 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from payoff.decisions.calibration import Calibrator, are_constant, is_flat
-from payoff.decisions.explanations import Contributions
+from payoff.decisions.explanations import Contributions, mean_contributions
 from payoff.decisions.folds import UNJUDGED, Blocks, stratified_folds
 from payoff.decisions.quantities import Distribution
 from payoff.decisions.row_weights import effective_rows
 from payoff.errors import Invalid, pointer
 from payoff.learners import loading
+from payoff.learners.background import Background
 from payoff.learners.unseen import best_calibration
 from payoff.progress import part, report
-from payoff.stored import Stored
+from payoff.stored import OLDER, Stored
 
 if TYPE_CHECKING:  # see above
     from sklearn.utils import Tags
@@ -103,6 +105,8 @@ class Dataclass(Stored):
 
     def __init_subclass__(cls) -> None:
         dataclass(kw_only=True, eq=False)(cls)
+        # Format 1 had no background, whose default is None.
+        OLDER[cls.__qualname__, 1] = dict
 
 
 class Learner(Dataclass):
@@ -136,6 +140,10 @@ class Learner(Dataclass):
     """Whether the benefit matrix may be one for each row that `fit` gets."""
     asks: ClassVar[bool] = False
     """Whether its models, or some of them, answer `/acquire`."""
+    stored_format: ClassVar[int] = 2
+    _knows_gaps: ClassVar[bool] = False
+    """Whether its models answer rows that lack what no row in training lacked by what they know
+    without it; else the answers are averaged over values of training rows (`Background`)."""
     _min_rows_to_calibrate: ClassVar[int] = 20
     """Rows outside of the most common class from which `auto` calibrates."""
 
@@ -151,6 +159,7 @@ class Learner(Dataclass):
     model_: Any = field(init=False, repr=False)
     calibrator_: Calibrator | None = field(init=False, repr=False)
     calibration_: str = field(init=False, repr=False)
+    _background: Background | None = field(default=None, init=False, repr=False)
 
     def get_params(self, **_: bool) -> dict[str, Any]:
         """The parameters by name; also where scikit-learn asks for `deep` ones."""
@@ -236,7 +245,9 @@ class Learner(Dataclass):
         are calibrated.
         """
         with self._splitting(blocks):
-            self._fit_calibrated(*self._begin(X, y, sample_weight))
+            X, targets, weights = self._begin(X, y, sample_weight)
+            self._fit_calibrated(X, targets, weights)
+        self._keep_background(X, weights)
         return self
 
     def cross_fit(
@@ -251,7 +262,10 @@ class Learner(Dataclass):
         There are folds where nothing is calibrated, too. Rows in no fold have zeros.
         """
         with self._splitting(blocks):
-            return self._cross_fit(*self._begin(X, y, sample_weight))
+            X, targets, weights = self._begin(X, y, sample_weight)
+            P = self._cross_fit(X, targets, weights)
+        self._keep_background(X, weights)
+        return P
 
     def _begin(
         self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None
@@ -310,10 +324,21 @@ class Learner(Dataclass):
             if self.regresses
             else np.searchsorted(self.classes_, y)
         )
+        X = np.ascontiguousarray(X)
         weights = weights_or_ones(sample_weight, len(X))
         with self._splitting(blocks):
-            self.model_ = self._fit_raw(np.ascontiguousarray(X), targets, weights)
+            self.model_ = self._fit_raw(X, targets, weights)
+        self._keep_background(X, weights)
         return self
+
+    def _keep_background(self, X: np.ndarray, weights: np.ndarray) -> None:
+        """Keep some of the rows (n, m) that the model is fitted on, with their weights (n,)."""
+        answer = self.complete_values if self.regresses else self.complete_posterior
+        self._background = (
+            None
+            if self._knows_gaps
+            else Background.of(X, weights, self.categorical(), answer)
+        )
 
     @property
     def predict_proba(self) -> Callable[[np.ndarray], np.ndarray]:
@@ -334,18 +359,42 @@ class Learner(Dataclass):
 
     def values(self, X: np.ndarray) -> np.ndarray:
         """`predict` of numbers (n,) without any check, for float64 C-contiguous rows (n, m)."""
+        return self._averaged(self.complete_values, X)
+
+    def complete_values(self, X: np.ndarray) -> np.ndarray:
+        """`values` of rows without gaps (see `Background.gaps`)."""
         return np.asarray(self.model_.values(X))
 
     def distribution(self, X: np.ndarray) -> Distribution | None:
         """The distribution of each row's number, as for `values`; None where the model has none."""
         distribution: Callable[..., Distribution] | None
         distribution = getattr(self.model_, "distribution", None)
-        return None if distribution is None else distribution(X)
+        background = self._background
+        gaps = None if background is None else background.gaps(X)
+        if distribution is None or background is None or gaps is None:
+            return None if distribution is None else distribution(X)
+        mixtures = partial(background.mixtures, distribution, X, gaps)
+        return Distribution(self.values(X), mixtures)
 
     def posterior(self, X: np.ndarray) -> np.ndarray:
         """`predict_proba` without any check, for float64 C-contiguous rows (n, m)."""
+        return self._averaged(self.complete_posterior, X)
+
+    def complete_posterior(self, X: np.ndarray) -> np.ndarray:
+        """`posterior` of rows without gaps (see `Background.gaps`)."""
         P = self.model_.posterior(X)
         return P if self.calibrator_ is None else self.calibrator_.apply(P)
+
+    def _averaged(
+        self, answer: Callable[[np.ndarray], np.ndarray], X: np.ndarray
+    ) -> np.ndarray:
+        """The answers (n, …) to rows (n, m), averaged where a row has gaps (see `Background`)."""
+        background = self._background
+        gaps = None if background is None else background.gaps(X)
+        if background is None or gaps is None:
+            return answer(X)
+        fills = background.fills(X, gaps)
+        return np.concatenate([filled.mean(answer(filled.rows)) for filled in fills])
 
     @property
     def plain_posterior(self) -> Callable[[np.ndarray], np.ndarray]:
@@ -353,8 +402,8 @@ class Learner(Dataclass):
 
         Models that can do so save the search for such numbers.
         """
-        if type(self).posterior is not Learner.posterior:
-            return self.posterior
+        if type(self).complete_posterior is not Learner.complete_posterior:
+            return self.complete_posterior
         model, calibrator = self.model_, self.calibrator_
         raw: Callable[[np.ndarray], np.ndarray]
         raw = getattr(model, "plain_posterior", model.posterior)
@@ -364,11 +413,17 @@ class Learner(Dataclass):
         """The contribution of each feature of rows (n, m) to a score of the `chosen` classes (n,).
 
         With two classes to the score of the second class. None where the model cannot explain.
-        Raises TooLarge for more rows than it takes.
+        Where the answer to a row is an average (`Background`), so are these, and add up to the mean
+        score. Raises TooLarge for more rows than it takes.
         """
         explain: Callable[..., Contributions | None] | None
         explain = getattr(self.model_, "contributions", None)
-        return None if explain is None else explain(X, chosen)
+        background = self._background
+        gaps = None if background is None else background.gaps(X)
+        if explain is None or background is None or gaps is None:
+            return None if explain is None else explain(X, chosen)
+        parts = [explain(rows, chosen) for rows in background.draws(X, gaps)]
+        return mean_contributions([part for part in parts if part is not None])
 
     def ranks(self) -> bool:
         """Whether the probabilities differ from row to row, as far as the calibration knows."""

@@ -153,7 +153,8 @@ class BenefitLogistic(Logistic):
         """
         if self.benefits is None:
             return super().predict(X)
-        return self.classes_[self.model_.weighted(self._validated(X)).argmax(axis=1)]
+        scores = self._averaged(self.model_.weighted, self._validated(X))
+        return self.classes_[scores.argmax(axis=1)]
 
     def _fit_raw(
         self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray

@@ -59,6 +59,7 @@ class ForestChain(Learner):
     feature_costs: Prices | Sequence[float] | None = None
 
     asks: ClassVar = True
+    _knows_gaps: ClassVar = True  # by its reduced and masked forests
     experience_: Any = field(default=None, init=False, repr=False)
 
     def refit(

@@ -134,7 +134,7 @@ class Imported(Learner):
         self.calibrator_ = None
         self.calibration_ = "none"
 
-    def posterior(self, X: np.ndarray) -> np.ndarray:
+    def complete_posterior(self, X: np.ndarray) -> np.ndarray:
         """Probabilities (n, K) of rows (n, m), NaN where missing.
 
         Invalid at /instances where the model raises an error.

@@ -78,8 +78,8 @@ class Multilabel(Learner):
         """The labels (n, L): 1 where the probability is above 1/2, else 0."""
         return (self.predict_proba(X) > 0.5).astype(np.intp)
 
-    def posterior(self, X: np.ndarray) -> np.ndarray:
-        """`predict_proba` without any check, for float64 C-contiguous rows (n, m)."""
+    def complete_posterior(self, X: np.ndarray) -> np.ndarray:
+        """`posterior` of rows without gaps (see `Background.gaps`)."""
         return self.curves_.apply(self._odds(X))
 
 
@@ -217,6 +217,7 @@ class MultilabelLogistic(Multilabel):
         learner.fit(X, y, sample_weight, blocks)
         self.scorer_ = learner.scorer_
         self.converged_ = learner.converged_
+        self._keep_background(X, weights_or_ones(sample_weight, len(X)))
         return self
 
     def _odds(self, X: np.ndarray) -> np.ndarray:
@@ -430,6 +431,7 @@ class MultilabelForest(Multilabel):
             self, rows, [ALL], self.min_samples_leaf
         )
         self.neighbours_ = Neighbours.of(self.model_, *rows[:3])
+        self._keep_background(rows.X, rows.weights)
         return self
 
     def label_vectors(

@@ -72,6 +72,7 @@ class ScoreCalibrator(Learner):
     """
 
     name: ClassVar = "score_calibrator"
+    _knows_gaps: ClassVar = True  # a row without its score is refused
     _min_rows_to_calibrate: ClassVar = 10
 
     calibration: Calibration = "auto"

@@ -127,3 +127,50 @@ def calibration_error(
             ) / len(inside)
             total += abs(gap) * len(inside)
     return total / len(said)
+
+
+def lenders(
+    rows: np.ndarray,
+    complete: Sequence[bool],
+    categorical: Sequence[int],
+    x: Sequence[float],
+    gaps: Sequence[bool],
+) -> list[int]:
+    """The numbers of the background `rows` (B, m), in order, that lend their values to a row x (m,) with gaps."""
+    B, m = rows.shape
+
+    def place(value: float, j: int) -> float:
+        if math.isnan(value):
+            return -1.0
+        if j in categorical:
+            return value
+        known = [v for v in rows[:, j] if not math.isnan(v)]
+        below = sum(v < value for v in known) + sum(v <= value for v in known)
+        return below / (2 * len(known))
+
+    def distance(row: np.ndarray) -> float:
+        total = 0.0
+        for j in range(m):
+            if not gaps[j]:
+                difference = 6 * (place(x[j], j) - place(row[j], j)) ** 2
+                limited = j in categorical or not complete[j]
+                total += min(difference, 1.0) if limited else difference
+        return total
+
+    distances = [distance(row) for row in rows]
+    known = m - sum(gaps)
+    count = min(B, max(20, int(B ** (4 / (4 + known)))))
+    limit = sorted(distances)[count - 1]
+    near = [b for b in range(B) if distances[b] <= limit]
+    excess = [distances[b] - min(distances) for b in near]
+    unit = sum(excess) / len(near) or 1.0
+    weights = [math.exp(-e / unit) for e in excess]
+    drawn = []
+    for step in range(10):
+        reached = 0.0
+        for b, weight in zip(near, weights, strict=True):
+            reached += weight
+            if reached >= (step + 0.5) / 10 * sum(weights) * (1 - 1e-12):
+                drawn.append(b)
+                break
+    return drawn

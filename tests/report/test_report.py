@@ -490,11 +490,16 @@ def test_instances_are_drawn_with_the_same_chance_within_each_side(monkeypatch):
     monkeypatch.setattr("app.report.changes.KEPT", 3_000)
     sizes = {0: 0, 1: 1_000, 2: 9_000, 3: 0, 4: 300, 5: 2_700}
     found = sides(
-        SimpleNamespace(day=day, instances=[f'{{"day": {day}}}'] * n)
+        SimpleNamespace(
+            day=day,
+            instances=[f'{{"day": {day}}}'] * n,
+            terms=[terms_of()],
+            term=np.zeros(n, dtype=int),
+        )
         for day, n in sizes.items()
     )
     for own, (rare, often) in zip(found, ((1, 2), (4, 5)), strict=True):
-        days = [one["day"] for one in own]
+        days = [one["day"] for _, one in own]
         assert set(days) == {rare, often}
         assert days.count(rare) / len(days) == pytest.approx(
             0.1, abs=4 * np.sqrt(0.09 / len(days))
@@ -522,8 +527,8 @@ def test_a_feature_that_changes_or_goes_missing_is_seen(value, share):
         days.append(
             replace(day_of_cases(rng, 500, DAY + d), instances=[*texts, *[None] * 100])
         )
-    changes = list(feature_changes(days))
-    assert list(feature_changes(days[:1])) == []
+    changes = list(feature_changes(days, lambda _: {}))
+    assert list(feature_changes(days[:1], lambda _: {})) == []
 
     found = {(line["feature"], line["of"]): line["drifted"] for line in drift(changes)}
 
@@ -536,6 +541,29 @@ def test_a_feature_that_changes_or_goes_missing_is_seen(value, share):
         {"feature": name, "of": "values"} for name in unknown
     ]
     assert not found.get(("age", "values"), False)
+
+
+def test_what_is_missing_more_often_than_in_training_is_seen():
+    """By the card of the newest version, also where the earlier days lacked as much."""
+    rng = np.random.default_rng(13)
+    row = orjson.dumps({"age": None, "income": None, "size": 1, "new": None}).decode()
+    days = [
+        replace(day_of_cases(rng, 200, DAY + d), instances=[row] * 200)
+        for d in range(2)
+    ]
+    counts = {"age": [300, 0], "income": [0, 300], "size": [300, 0]}
+    training = {name: np.array(pair) for name, pair in counts.items()}
+
+    changes = feature_changes(days, {terms_of().version: training}.__getitem__)
+
+    found = {
+        (line["feature"], line["of"]): line["drifted"] for line in drift(list(changes))
+    }
+    since = "missing since training"
+    assert found["age", since]
+    assert not found["income", since]
+    assert {name for name, of in found if of == since} == {"age", "income"}
+    assert not found["age", "missing"]
 
 
 @pytest.mark.parametrize("by", ["day", "week", "action", "version", "key"])

@@ -42,6 +42,7 @@ from app.requests.saved_matrices import with_saved
 from app.requests.strange_values import strange_values
 from app.stores import Stores
 from payoff.errors import Invalid
+from payoff.learners.background import DRAWS
 
 _READERS = (NPY, *TABULAR)
 _LONG_NUMBERS = 500_000  # of an answer; more take tenths of a second
@@ -82,6 +83,8 @@ def pace_of_answer(question: PredictQuestion, model: Loaded | None, size: int) -
     fields = question.fields
     n = len(question.rows.X)
     numbers = extent(model, fields, n)
+    if question.rows.warnings:  # perhaps of gaps, which are filled in several ways
+        numbers *= DRAWS
     if model is not None and model.regression and fields.of_numbers:
         is_long = n > _LONG_DISTRIBUTIONS
         is_short = False

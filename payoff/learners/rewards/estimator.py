@@ -90,9 +90,10 @@ class Rewards(Learner):
             seed,
         )
         self.model_ = loading.compiled.rewards.fit(log)
+        self._keep_background(log.X, log.weights)
         return self
 
-    def posterior(self, X: np.ndarray) -> np.ndarray:
+    def complete_posterior(self, X: np.ndarray) -> np.ndarray:
         """Expected rewards (n, A) in the order of `classes_`: what decisions take without a matrix.
 
         For float64 C-contiguous rows (n, m), NaN where missing; checks nothing.
