@@ -8,7 +8,7 @@ import orjson
 
 from app.requests.rows import Rows
 from app.tables.features import Schema, text_of
-from app.tables.text import refused_character
+from app.tables.text import normal, refused_character
 from payoff.errors import Flaw, Invalid, described, pointer, reject
 
 MOST_VALUES = 50  # of a column in one request
@@ -49,7 +49,7 @@ def _texts(rows: Rows, schema: Schema, name: str, place: str) -> list[str | None
     else:
         values = _beside(rows, name, place)
         reject(_flaws(values, rows, name))
-    texts = [None if value is None else text_of(value) for value in values]
+    texts = [None if x is None else normal(text_of(x)) or None for x in values]
     count = len(set(texts))
     if count > MOST_VALUES:
         message = f"{name!r} has {count:,} different values in this request"

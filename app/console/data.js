@@ -8,9 +8,12 @@ import { link } from "./models.js";
 import { cleared, inForms, within } from "./problems.js";
 
 const SHOWN = 5, MOST_COLUMNS = 200, MOST_TICKS = 20;
-const READ_AS = [["", "as found"], ["number", "number"], ["category", "category"], ["value", "value for a matrix"], ["ignore", "ignore"],
+const READ_AS = [["", "as found"], ["number", "number"], ["category", "category"], ["value", "value for a matrix"],
+  ["weight", "weight of the row"], ["ignore", "ignore"],
   ["number:1,234.5", "1,234.5"], ["number:1.234,5", "1.234,5"], ["date", "date (2026-01-31)"],
   ["date:%d/%m/%Y", "day/month/year"], ["date:%m/%d/%Y", "month/day/year"]];
+/** Types of columns that are no features and are used. */
+const BESIDE = new Set(["value", "weight"]);
 /** As the service has them. */
 const MISSING = new Set(["", "NA", "N/A", "NaN", "nan", "null", "None", "?"]);
 
@@ -170,7 +173,7 @@ class Types {
     put(this.place, table(all.length > MOST_COLUMNS ? `The first ${MOST_COLUMNS} of ${all.length} columns` : "How each column was read",
       ["column", "was read as", "examples", "missing", "different", "what to change", "read as"],
       all.slice(0, MOST_COLUMNS).map(({ name, type, form, examples, missing, distinct, advice }) => [name,
-        Object.hasOwn(ignored, name) && type !== "value" ? "left out" : readAs(type, form), examples?.join(", "),
+        Object.hasOwn(ignored, name) && !BESIDE.has(type) ? "left out" : readAs(type, form), examples?.join(", "),
         missing ?? "–", distinct ?? "–", advice && inForms(advice), this.#select(name)])));
   }
 
@@ -185,7 +188,7 @@ class Types {
 
 /** How the service read a column, in words. @param {string | null} type @param {string | null} form */
 function readAs(type, form) {
-  if (type === "value") return type;
+  if (BESIDE.has(type)) return type;
   return form ? looks(form) : type || "–";
 }
 

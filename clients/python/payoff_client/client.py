@@ -256,8 +256,8 @@ class Service(Linked[Mode]):
     ) -> Model[Mode]:
         """Publish a model that calibrates the scores, or probabilities, of another system.
 
-        `labels` are the true classes of their rows; `options` are `method` and `holdout`. The
-        features of the model are `score`, or one for each class, by its name.
+        `labels` are the true classes of their rows; `options` are `method`, `holdout` and
+        `weights` (n,). The features of the model are `score`, or one for each class, by its name.
         """
         rows = stated(labels=labels, scores=scores, probabilities=probabilities)
         document = {"model": name, **stated(classes=classes, **options), **rows}
@@ -358,16 +358,18 @@ class Service(Linked[Mode]):
         classes: Sequence[Name],
         labels: Sequence[Name] | np.ndarray,
         benefits: Benefits,
+        weights: Sequence[float] | np.ndarray | None = None,
         chart: bool | None = None,
         **options: Unpack[BenefitOptions],
     ) -> Report:
         """The benefit of a matrix on the probabilities (n, K) of any system and the labels (n,).
 
         Columns of `probabilities` are `classes`, amounts are in the unit of `benefits`, per row.
-        `chart` draws it; by default in notebooks. `options` are `actions`, `priors`, `points`.
+        `weights` (n,) say how much each row counts. `chart` draws it; by default in notebooks.
+        `options` are `actions`, `priors`, `points`.
         Raises Invalid for rows that do not sum to 1.
         """
-        rows = stated(probabilities=probabilities, labels=labels)
+        rows = stated(probabilities=probabilities, labels=labels, weights=weights)
         call = post(
             "/benefit",
             {**rows, **stated(classes=classes, benefits=benefits, **options)},

@@ -164,7 +164,7 @@ def _types(chosen: argparse.Namespace) -> dict[str, Any]:
 
 
 _TYPES = (
-    "number, category, value, ignore, number:1,234.5, number:1.234,5, date"
+    "number, category, value, weight (of the row), ignore, number:1,234.5, number:1.234,5, date"
     " or such as date:%%d/%%m/%%Y"
 )
 _MATRIX = (
@@ -487,7 +487,7 @@ def models(client: Payoff, chosen: argparse.Namespace) -> None:
     ),
     arg("--since", "ISO 8601"),
     arg("--until", "ISO 8601"),
-    arg("--by", "part of the report"),
+    arg("--by", "day, week, action, version, key or segment:COLUMN"),
     arg(
         "--dataset",
         "make a data set of the instances whose truth is known",

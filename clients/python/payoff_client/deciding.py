@@ -14,6 +14,7 @@ import numpy as np
 
 from payoff_client.documents import Decided, adapter
 from payoff_client.rows import (
+    CATEGORICAL,
     NOTATION,
     NUMERIC,
     Table,
@@ -273,14 +274,19 @@ class Features:
         }
         return cls(f"{card['name']}:{card['version']}", names, kinds, classes, values)
 
-    def beside(self, table: Table, columns: Sequence[str]) -> Self:
-        """These features and `columns` of a table that cells of the matrix name."""
+    def beside(
+        self, table: Table, columns: Sequence[str], segments: Sequence[str] = ()
+    ) -> Self:
+        """These features, `columns` of a table that cells of the matrix name, and `segments`."""
         names = [
             name
-            for name in columns
+            for name in dict.fromkeys((*columns, *segments))
             if name in (table.names or ()) and name not in self.names
         ]
-        kinds = {name: self.values.get(name, NUMERIC) for name in names}
+        kinds = {
+            name: self.values.get(name, NUMERIC) if name in columns else CATEGORICAL
+            for name in names
+        }
         return replace(self, names=(*self.names, *names), kinds={**self.kinds, **kinds})
 
     def kept(
@@ -316,6 +322,12 @@ def case_columns(fields: Mapping[str, Any]) -> list[str]:
     cells += _items(fields.get("costs"))
     names = (cell.get("column") for cell in cells if isinstance(cell, dict))
     return list(dict.fromkeys(name for name in names if isinstance(name, str)))
+
+
+def segments_of(fields: Mapping[str, Any]) -> list[str]:
+    """The columns whose values are recorded with the decisions."""
+    record = fields.get("record")
+    return record.get("segments", []) if isinstance(record, dict) else []
 
 
 def _items(container: Any) -> Iterable[Any]:

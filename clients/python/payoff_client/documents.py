@@ -155,6 +155,7 @@ class CalibrateOptions(TypedDict, total=False):
 
     method: str
     holdout: float
+    weights: Sequence[float] | np.ndarray
 
 
 class AcquireOptions(PricedMatrix, CaseMatrix, total=False):

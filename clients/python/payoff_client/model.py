@@ -255,7 +255,8 @@ class Model(Linked[Mode]):
         one (see `matrices`); `cost_matrix`, `rule`, `guarantee`, `threshold`, `costs`, `baseline`,
         `priors`, `limits`, `resources`, `explore`, `bands` and `sum_at_most` are those of
         `/predict`.
-        `record` is True, the name of a column of ids, or `{"ids": […], "instances": bool}`.
+        `record` is True, the name of a column of ids, or an object of `ids`, `instances` (a
+        boolean) and `segments` (columns by which `outcomes` can be divided).
         Warnings of the service are PayoffWarnings.
 
         Large tables go as NumPy arrays or Arrow streams, in several requests to one version; with
@@ -499,9 +500,10 @@ class Model(Linked[Mode]):
     async def outcomes(
         self, *, by: str | None = None, **period: Unpack[Period]
     ) -> Report:
-        """The report on recorded decisions `since` and `until` (ISO 8601), in parts `by` a column.
+        """The report on recorded decisions `since` and `until` (ISO 8601).
 
-        Amounts are in the unit of the matrices, per decision.
+        In parts `by` day, week, action, version, key or `segment:<column>`. Amounts are in the unit
+        of the matrices, per decision.
         """
         call = Call("GET", f"{self._version_path}/outcomes", stated(by=by, **period))
         return Report(await self._link.document(call, Object))
@@ -564,7 +566,8 @@ class Model(Linked[Mode]):
     ) -> Decisions:
         """The decisions for a table, from one or more requests."""
         if features is not None:
-            features = features.beside(table, columns)
+            segments = deciding.segments_of(fields)
+            features = features.beside(table, columns, segments)
         width = len(features.names) if features else table.data.shape[1]
         media_type = deciding.media_type_of(table, features, fields)
         size = deciding.rows_at_once(table, width, fields, media_type)

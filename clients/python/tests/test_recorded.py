@@ -102,6 +102,19 @@ def test_a_column_with_a_name_of_the_result_is_refused_before_anything_is_sent(
     assert service.sent == []
 
 
+@pytest.mark.parametrize("library", ["objects", "pandas", "polars"])
+def test_segments_go_with_the_instances(library):
+    """Columns that the model does not use, and that are recorded with its decisions."""
+    service = Recorder()
+    frame = rows(library, region=["north", "", "south"], other=[1, 2, 3])
+    record = {"segments": ["region"]}
+    service.model.decide(frame, benefits=BENEFITS, record=record)
+    (sent,) = service.sent
+    assert sent["record"]["segments"] == ["region"]
+    assert [row["region"] for row in sent["instances"]] == ["north", "", "south"]
+    assert set(sent["instances"][0]) == {"x", "region"}
+
+
 def test_other_columns_come_back():
     names = [
         "id",
