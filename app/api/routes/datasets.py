@@ -140,8 +140,8 @@ class DatasetPage(BaseModel):
 
 _TYPES = (
     'JSON: {"column": "number", "category", "value" (for cells of matrices), "weight" (of the row)'
-    ' or "ignore"}, or how text stands for numbers: "number:1,234.5", "number:1.234,5", "boolean", "date" (ISO 8601) or'
-    ' such as "date:%d/%m/%Y". Of numbers other values count as missing'
+    ' or "ignore"}, or how text stands for numbers: "number:1,234.5", "number:1.234,5", "boolean",'
+    ' "date" (ISO 8601) or such as "date:%d/%m/%Y". Of numbers other values count as missing'
 )
 _FILE = {
     "type": "string",
