@@ -51,9 +51,10 @@ def stratified_folds(
     """
     if blocks is not None:
         codes = blocks.codes
-        even = np.full(folds, 1 / folds)
         fold = (
-            _stretches(codes, folds) if blocks.ordered else _dealt(y, codes, even, seed)
+            _stretches(codes, folds)
+            if blocks.ordered
+            else _dealt(y, codes, np.full(folds, 1 / folds), seed)
         )
         fold = _learnable(y, fold, codes)
         is_in_fold = fold != UNJUDGED
@@ -122,8 +123,9 @@ def held_out(y: np.ndarray, part: float, seed: int, blocks: Blocks) -> np.ndarra
         parts[codes == np.bincount(codes).argmin()] = 1
     is_held = _learnable(strata, parts - 1, codes) == 0
     if not is_held.any():
-        message = "every group has all rows of a class: none can be held out"
-        raise Invalid.at("", message)
+        raise Invalid.at(
+            "", "every group has all rows of a class: none can be held out"
+        )
     return is_held
 
 

@@ -248,35 +248,18 @@ def bootstrap_means(
             total += mass[stratum] * np.stack(((low + high) / 2, low, high))[:, None]
             continue
         half = np.average(weights[inside], weights=counts[inside])
+        weighted = rows[1][:, None] * np.column_stack((rows[0], np.ones(len(rows[0]))))
         if groups is None:
-            sums = _drawn(_weighted(*rows[:2]), counts[inside], resamples, rng)
+            sums = _drawn(weighted, counts[inside], resamples, rng)
         else:
-            by_group = _by_group(*rows, groups[inside], int(groups.max()) + 1)
-            ones = np.ones(len(by_group))
+            by_group = np.zeros((int(groups.max()) + 1, weighted.shape[1]))
+            np.add.at(by_group, groups[inside], weighted * counts[inside][:, None])
             # Each stratum draws the same weights of groups.
             shared = np.random.default_rng((seed, 1))
-            sums = _drawn(by_group, ones, resamples, shared)
+            sums = _drawn(by_group, np.ones(len(by_group)), resamples, shared)
             half = half * _design_effect(*rows, by_group)
         total += mass[stratum] * _means(sums, rows[0], half, extremes, rng)
     return Resampled(*(total / mass.sum()))
-
-
-def _weighted(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Weighted values of rows, and their weights, (n, c + 1)."""
-    return weights[:, None] * np.column_stack((values, np.ones(len(values))))
-
-
-def _by_group(
-    values: np.ndarray,
-    weights: np.ndarray,
-    counts: np.ndarray,
-    groups: np.ndarray,
-    size: int,
-) -> np.ndarray:
-    """The sums of `_weighted` in each of `size` groups, (size, c + 1)."""
-    sums = np.zeros((size, values.shape[1] + 1))
-    np.add.at(sums, groups, _weighted(values, weights * counts))
-    return sums
 
 
 def _design_effect(

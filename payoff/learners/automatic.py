@@ -201,8 +201,9 @@ class Automatic(Learner):
         benefits = self._benefits(numbers)
         self.chosen_ = self._compare(candidates, rows, benefits, blocks)
         with part(0.8, 1.0, f"fitting {self.chosen_}"):
-            learner = candidates[self.chosen_][0]
-            return self._fit_candidate(learner, X, codes, weights, self.blocks)
+            return self._fit_candidate(
+                candidates[self.chosen_][0], X, codes, weights, self.blocks
+            )
 
     def _blended(
         self,

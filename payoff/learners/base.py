@@ -581,6 +581,21 @@ class Learner(Dataclass):
         }
         return fitted | {"model_": model}
 
+    def _shuffled_folds(self, codes: np.ndarray, folds: int) -> np.ndarray:
+        """The fold of each row (n,), of its block or, at random, of scikit-learn's StratifiedKFold.
+
+        Classes (n,) have as many rows as there are folds.
+        """
+        if self.blocks is not None:
+            return stratified_folds(codes, folds, self._seed(), self.blocks)
+        splitter = loading.scikit.StratifiedKFold(
+            folds, shuffle=True, random_state=self.random_state
+        )
+        fold = np.empty(len(codes), dtype=np.intp)
+        for number, (_, outside) in enumerate(splitter.split(codes, codes)):
+            fold[outside] = number
+        return fold
+
     def _seed(self) -> int:
         """A number drawn from `random_state`."""
         return int(

@@ -85,12 +85,15 @@ def choose_transform(
         return "clip"
     sample = np.sort(np.random.default_rng(0).permutation(len(X))[:_MAX_ROWS])
     X, w = X[sample], weights[sample]
-    blocks = learner.blocks_of(sample)
     labels = codes[sample].reshape(len(sample), -1).T
     measure = losses or _losses
     gains = {
         shape: -np.sum(
-            [measure(shape, X, y, w, categorical, C, blocks) for y in labels], axis=0
+            [
+                measure(shape, X, y, w, categorical, C, learner.blocks_of(sample))
+                for y in labels
+            ],
+            axis=0,
         )
         for shape in candidates
     }

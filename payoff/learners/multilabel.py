@@ -14,7 +14,7 @@ from scipy.special import expit, logit
 
 from payoff.arrays import F64, I32, U8
 from payoff.decisions.calibration import Calibrator, Isotonic, Sigmoid
-from payoff.decisions.folds import UNJUDGED, Blocks, multilabel_folds, stratified_folds
+from payoff.decisions.folds import UNJUDGED, Blocks, multilabel_folds
 from payoff.decisions.row_weights import effective_rows
 from payoff.errors import Invalid
 from payoff.learners import loading
@@ -267,29 +267,7 @@ class MultilabelLogistic(Multilabel):
 
     def _unseen(self, X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """The label's probability (n,) for each row, from a model that did not see the row."""
-        size = min(_FOLDS, int(np.bincount(y).min()))
-        if self.blocks is not None:
-            return self._unseen_blocks(X, y, weights, size)
-        folds = loading.scikit.StratifiedKFold(
-            size,
-            shuffle=True,
-            random_state=self.random_state,
-        )
-        P = loading.scikit.cross_val_predict(
-            self._logistic("none"),
-            X,
-            y,
-            cv=folds,
-            method="predict_proba",
-            params={"sample_weight": weights},
-        )
-        return np.asarray(P[:, 1])
-
-    def _unseen_blocks(
-        self, X: np.ndarray, y: np.ndarray, weights: np.ndarray, folds: int
-    ) -> np.ndarray:
-        """`_unseen` by folds of blocks; the label's share for rows in no fold."""
-        fold = stratified_folds(y, folds, self._seed(), self.blocks)
+        fold = self._shuffled_folds(y, min(_FOLDS, int(np.bincount(y).min())))
 
         def fit_and_predict(
             _: int, inside: np.ndarray, outside: np.ndarray
@@ -298,6 +276,7 @@ class MultilabelLogistic(Multilabel):
             return np.asarray(model.predict_proba(X[outside]))
 
         p = unseen(fold, 2, fit_and_predict)[:, 1]
+        # Of blocks some rows are in no fold.
         return np.where(fold == UNJUDGED, y.mean(), p)
 
     def _logistic(self, calibration: Any) -> Logistic:
@@ -486,9 +465,13 @@ class MultilabelForest(Multilabel):
         truth = y[held_out]
         if self.blocks is not None:
             counts = effective_rows(weights[held_out], truth, 2)
-        blocks = self.blocks_of(held_out)
-        method = self._method(counts)
-        return self._calibrate(method, P, truth, weights[held_out], blocks)
+        return self._calibrate(
+            self._method(counts),
+            P,
+            truth,
+            weights[held_out],
+            self.blocks_of(held_out),
+        )
 
 
 def _marginals(forest: Any, X: np.ndarray) -> np.ndarray:

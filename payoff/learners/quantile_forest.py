@@ -4,7 +4,6 @@ row's number.
 Source: Meinshausen, "Quantile regression forests" (2006).
 """
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -167,23 +166,26 @@ def cross_fitted(
     on the rows of this fold.
     """
     model = forests[ALL]
-    size = math.ceil(_MAX_ROWS_OF_CURVE / max(len(forests) - 1, 1))
-    parts = []
-    for number, forest in forests.items():
-        inside = np.flatnonzero(rows.fold == number)
-        if len(inside):
-            even = np.unique(np.linspace(0, len(inside) - 1, size).astype(np.int64))
-            inside = inside[even]
-            parts.append((forest, forest.forest.leaves(rows.X[inside]), inside))
+    step = len(rows.X) // _MAX_ROWS_OF_CURVE + 1
+    parts = [
+        (forest, np.flatnonzero(rows.fold == number)[::step])
+        for number, forest in forests.items()
+        if number != ALL
+    ]
     if not parts:
         return model
-    weights = np.concatenate([rows.weights[inside] for _, _, inside in parts])
+    weights = rows.weights[np.concatenate([inside for _, inside in parts])]
     if corrected:
-        passed = [forest.passed(leaves, rows.codes[i]) for forest, leaves, i in parts]
+        passed = [
+            forest.passed(forest.forest.leaves(rows.X[inside]), rows.codes[inside])
+            for forest, inside in parts
+        ]
         model = replace(model, curve=curve_of(np.vstack(passed), weights))
     costs = [
-        replace(forest, curve=model.curve).costs(leaves, rows.codes[inside])
-        for forest, leaves, inside in parts
+        replace(forest, curve=model.curve).costs(
+            forest.forest.leaves(rows.X[inside]), rows.codes[inside]
+        )
+        for forest, inside in parts
     ]
     cost = float(np.average(np.concatenate(costs), weights=weights))
     return replace(model, cost=cost)

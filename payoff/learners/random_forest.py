@@ -128,13 +128,16 @@ class RandomForest(Stepwise):
         strata = np.zeros(len(X), dtype=np.intp)
         fold = stratified_folds(strata, _FOLDS, self._seed(), blocks).astype(np.int8)
         rows = FoldedRows(X, y, weights, fold)
-        numbers = [*range(int(fold.max()) + 1), ALL]
         forests = {
             number: loading.compiled.quantile_forest.QuantileForest.plain(
                 forest, *rows.without(number)
             )
             for number, forest, _ in loading.compiled.forests.grow_forests(
-                self, rows, numbers, self.min_samples_leaf_, self._trees
+                self,
+                rows,
+                [*range(int(fold.max()) + 1), ALL],
+                self.min_samples_leaf_,
+                self._trees,
             )
         }
         return loading.compiled.quantile_forest.cross_fitted(

@@ -12,7 +12,7 @@ from scipy.optimize import minimize_scalar, nnls
 from sklearn.exceptions import ConvergenceWarning, InconsistentVersionWarning
 from sklearn.linear_model import LogisticRegression, Ridge, RidgeCV
 from sklearn.metrics import accuracy_score, r2_score
-from sklearn.model_selection import StratifiedKFold, cross_val_predict
+from sklearn.model_selection import StratifiedKFold
 from sklearn.utils import (
     ClassifierTags,
     InputTags,
@@ -43,7 +43,6 @@ __all__ = [
     "check_random_state",
     "checked",
     "checked_rows",
-    "cross_val_predict",
     "fit_calibrator",
     "fit_linear",
     "fit_ridge",

@@ -102,20 +102,9 @@ class Stepwise(Learner):
         experience: list[tuple[Trajectories, np.ndarray]] = []
         size = 0
         random = loading.scikit.check_random_state(self.random_state)
-        if self.blocks is None:
-            splitter = loading.scikit.StratifiedKFold(
-                folds, shuffle=True, random_state=self.random_state
-            )
-            parts = list(splitter.split(X, codes))
-        else:
-            fold = stratified_folds(codes, folds, self._seed(), self.blocks)
-            parts = splits(fold)
-        needed = min(folds, math.ceil(room * folds / len(X)))
-        if self.blocks is not None:
-            needed = folds_with_all_classes(codes, fold, needed)
-        for number, (inside, outside) in enumerate(parts):
-            if number == needed:
-                break
+        fold = self._shuffled_folds(codes, folds)
+        needed = folds_with_all_classes(codes, fold, math.ceil(room * folds / len(X)))
+        for number, (inside, outside) in enumerate(splits(fold)[:needed]):
             stage = f"learning when to stop, {number + 1} of {needed}"
             with part(number / needed, (number + 1) / needed, stage):
                 learner = self._again()
@@ -162,13 +151,9 @@ def folds_with_all_classes(codes: np.ndarray, fold: np.ndarray, count: int) -> i
     """The number of first folds (n,), at least `count` if there are as many, that together have
     every class (n,) that any fold has.
     """
-    folds = int(fold.max()) + 1
-    classes = len(np.unique(codes[fold >= 0]))
-    while count < folds:
-        if len(np.unique(codes[(fold >= 0) & (fold < count)])) == classes:
-            break
-        count += 1
-    return min(count, folds)
+    codes, fold = codes[fold >= 0], fold[fold >= 0]
+    firsts = [int(fold[codes == k].min()) for k in np.unique(codes)]
+    return min(max(count, 1 + max(firsts, default=-1)), int(fold.max(initial=-1)) + 1)
 
 
 def validation_folds(
@@ -183,15 +168,14 @@ def validation_folds(
     are. With too few rows to hold one out, both are all rows. With `blocks` no fold divides them,
     and by time the first has the last fifth.
     """
+    rows = np.arange(len(groups))
     if blocks is not None:
         seed = int(random.randint(np.iinfo(np.int32).max))
         fold = stratified_folds(groups, round(1 / _VALIDATION_SHARE), seed, blocks)
         sizes = np.cumsum(np.bincount(fold[fold >= 0]))
         parts = splits(fold)[: int(np.searchsorted(sizes, enough)) + 1]
-        everything = np.arange(len(groups))
-        return parts or [(everything, everything)]
+        return parts or [(rows, rows)]
     shuffled = shuffled_groups(groups, _VALIDATION_SHARE, random)
-    rows = np.arange(len(groups))
     total = sum(size for _, size in shuffled)
     if not total:
         return [(rows, rows)]

@@ -119,8 +119,9 @@ def best_calibration(
         return best
     rows = _sample(codes)
     P, codes, weights = P[rows], codes[rows], weights[rows]
-    blocks = None if blocks is None else blocks.take(rows)
-    fold = stratified_folds(codes, _FOLDS, 0, blocks)
+    fold = stratified_folds(
+        codes, _FOLDS, 0, None if blocks is None else blocks.take(rows)
+    )
 
     def losses(method: str) -> np.ndarray:
         # Rows in no fold have the same loss by every method.

@@ -124,21 +124,20 @@ def fit(
         if folds
         else np.full(len(X), UNJUDGED)
     )
-    needed = min(folds, math.ceil(MAX_ROWS_OF_EXPERIENCE * folds / len(X)))
-    if learner.blocks is not None:
-        needed = folds_with_all_classes(codes, fold, needed)
-    numbers = (*range(needed), ALL)
-    rows = {k: _rows(learner, X, codes, weights, fold, k) for k in numbers}
+    needed = folds_with_all_classes(
+        codes, fold, math.ceil(MAX_ROWS_OF_EXPERIENCE * folds / len(X))
+    )
+    rows = {
+        k: _rows(learner, X, codes, weights, fold, k) for k in (*range(needed), ALL)
+    }
     parts: list[_Unseen] = []
     for k, chain in _chains(learner, rows, lacking(S, _gaps(rows[ALL].X))):
         if k != ALL:
             parts.append(_unseen(chain, rows[k], k, learner.seed_ + k))
         else:
             final = chain
-    truth = np.concatenate([codes[:0], *(part.codes for part in parts)])
-    if len(np.unique(truth)) < K:
-        return final, None
-    return _calibrate(learner, final, parts, room)
+    complete = len(np.unique(codes[(fold >= 0) & (fold < needed)])) == K
+    return _calibrate(learner, final, parts, room) if complete else (final, None)
 
 
 def _calibrate(

@@ -154,14 +154,14 @@ def _out_of_bag(
 
 def _unseen_loss(learner: Any, leaf: int, rows: FoldedRows, trees: int) -> float:
     """The log loss of forests with this size of leaves, of the rows of the folds they lack."""
+    P = np.ones((len(rows.X), len(learner.classes_)))
     numbers = range(int(rows.fold.max()) + 1)
-    loss = 0.0
     for number, forest, _ in grow_forests(learner, rows, numbers, leaf, trees):
-        inside = rows.fold == number
-        P = forest.posterior(np.ascontiguousarray(rows.X[inside]))
-        P = np.maximum(P, 1 / (len(rows.X) + 2))
-        loss += float(rows.weights[inside] @ log_losses(P, rows.codes[inside]))
-    return loss
+        P[rows.fold == number] = forest.posterior(
+            np.ascontiguousarray(rows.only(number))
+        )
+    P = np.maximum(P, 1 / (len(rows.X) + 2))
+    return float(rows.weights @ log_losses(P, rows.codes))
 
 
 def _narrow(X: np.ndarray) -> np.ndarray:
