@@ -70,6 +70,7 @@ VALID = {  # by the end of the path
     },
     "/matrices": {"matrices": [MATRIX]},
     "/autumn": MATRIX,
+    "/decisions": {"decisions": [{"id": "d", "at": 0, "action": "x", "stake": 1.5}]},
     "/guarantees": {"guarantees": [MATRIX]},
     "/careful": MATRIX,
     "/train": JOB,

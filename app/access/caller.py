@@ -52,6 +52,7 @@ class Scope(StrEnum):
 
     PREDICT = "predict"
     TRAIN = "train"
+    REVIEW = "review"
     METRICS = "metrics"
     ADMIN = "admin"
 

@@ -399,6 +399,11 @@ def certified_on(
             "rows that were held out by group are no independent draws, which a guarantee is"
             " about; hold rows out at random or by time",
         )
+    if rows.weights is not None and np.ptp(rows.weights) > 0:
+        raise Invalid.at(
+            "/guarantee",
+            "a guarantee counts rows alike, and these have weights; leave out guarantee",
+        )
     B, names, _, cases = needed_matrix(fields, rows.classes)
     classes = list(map(str, rows.classes))
     if names is None and B.shape[-1] != len(classes):

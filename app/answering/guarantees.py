@@ -5,15 +5,14 @@ from typing import Any
 import numpy as np
 import orjson
 from pydantic import BaseModel, Field
-from sqlalchemy import Connection
 
 from app.access.caller import Caller
 from app.errors import Conflict
 from app.registry.loaded import Loaded
-from app.registry.saved_documents import Saved
+from app.registry.saved_documents import Kind, Saved
 from app.requests.guarantees import Guarantee, GuaranteeFields
 from app.requests.matrices import NamedMatrixFields
-from app.requests.saved_matrices import content_of
+from app.requests.saved_matrices import content_of, save_document
 from app.stores import Stores
 from payoff.decisions.benefit import decide
 from payoff.errors import Invalid
@@ -144,24 +143,5 @@ def save(
         "result": document,
     }
 
-    def write_audit(connection: Connection, saved: Saved) -> None:
-        subject = f"{model.name}/{name}"
-        write = stores.audit.entry(
-            by, "guarantee.save", subject, version=saved.version, of=model.version
-        )
-        write(connection)
-
-    return stores.documents.save(
-        model.name,
-        "guarantee",
-        name,
-        orjson.dumps(content),
-        key_name=by.name,
-        also=write_audit,
-    )
-
-
-def delete(stores: Stores, model: str, name: str, *, by: Caller) -> None:
-    """Delete all versions of a guarantee; NotFound where there is none."""
-    entry = stores.audit.entry(by, "guarantee.delete", f"{model}/{name}")
-    stores.documents.delete(model, "guarantee", name, entry)
+    place: tuple[str, Kind, str] = (model.name, "guarantee", name)
+    return save_document(stores, place, orjson.dumps(content), by=by)

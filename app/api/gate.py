@@ -68,6 +68,8 @@ TRAIN = Access(frozenset({Scope.TRAIN}))
 UPLOAD = replace(TRAIN, uploads=True)
 METRICS = Access(frozenset({Scope.METRICS}))
 PREDICT_OR_TRAIN = Access(PREDICT.scopes | TRAIN.scopes)
+REVIEW_OR_TRAIN = Access(frozenset({Scope.REVIEW}) | TRAIN.scopes)
+PREDICT_OR_REVIEW = Access(frozenset({Scope.REVIEW}) | PREDICT.scopes)
 ADMIN = Access(frozenset({Scope.ADMIN}))
 INSTALL = replace(ADMIN, uploads=True)
 

@@ -35,7 +35,14 @@ from app.outcomes.rows import (
     read_terms,
     sealed_files,
 )
-from app.outcomes.tables import BY_ID, DECISIONS, ERASED, SEALED_FILES, SEALED_IDS
+from app.outcomes.tables import (
+    BY_ID,
+    DECISIONS,
+    ERASED,
+    OUTCOMES,
+    SEALED_FILES,
+    SEALED_IDS,
+)
 from app.storage import Storage
 from payoff.errors import Invalid
 
@@ -44,6 +51,7 @@ if TYPE_CHECKING:
 
 _ARRIVALS = ("at", "terms", "segments", "truth", "outcome_at", "received_at")
 _LOCATED = ("at", "choice", "expected", "digest", "probabilities", "terms")
+_FURTHER = ("probabilities", "propensity", "client", "instance")
 Allows = Callable[[str], bool]
 """Whether the caller may see a model."""
 
@@ -99,6 +107,7 @@ class Archive:
         with_ids: bool = False,
         with_instances: bool = False,
         arrivals_only: bool = False,
+        newest_first: bool = False,
     ) -> Iterator[Cases]:
         """The decisions of a model from `since` until before `until`, day by day, each day as of
         one moment.
@@ -125,7 +134,7 @@ class Archive:
                 day for day in sealed if first < (day + 1) * DAY and day * DAY < last
             }
             days.update(rows.days_of(connection, model, since, until))
-        for day in sorted(days):
+        for day in sorted(days, reverse=newest_first):
             yield from self.sealer.files.day(self.database, query, day)
 
     def locate(
@@ -148,6 +157,30 @@ class Archive:
                 if round_ == ROUNDS - 1:
                     raise
         raise AssertionError("unreachable")
+
+    def row(
+        self, id_: str, located: Located
+    ) -> tuple[Mapping[str, Any], Outcome | None]:
+        """The further columns of a located decision, and its newest outcome.
+
+        Replaced where a file is missing, or the decision was moved into one meanwhile.
+        """
+        table = OUTCOMES.c
+        columns = [DECISIONS.c[name] for name in _FURTHER]
+        with self.database.reading() as connection:
+            query = select(*columns).where(DECISIONS.c.id == id_)
+            row: Any = connection.execute(query).mappings().first()
+            query = select(
+                table.truth, table.action, table.benefit, table.at, table.number
+            ).where(table.id == id_)
+            stated = connection.execute(query).first()
+        outcome = located.outcome if stated is None else Outcome(*stated)
+        for file in located.files:
+            if file.kind == "decisions" and row is None:
+                row = next(self.sealer.files.find(file, [id_], _FURTHER), None)
+        if row is None:
+            raise Replaced(f"of {located.model}, day {located.day},")
+        return row, outcome
 
     def erase(
         self,

@@ -8,14 +8,17 @@ import numpy as np
 from pydantic import BaseModel, Field
 
 from app.report.slices import Slice
+from app.report.ways import verdict
 from app.requests.guarantees import Guarantee
-from payoff.evidence.intervals import LEVEL
 from payoff.evidence.sequence import Sequence
 
 _DRIFTED = (
     "the scores of this version have drifted: a guarantee is about cases like those that it was"
     " certified on"
 )
+
+# By the verdict on the risk less the limit.
+_VERDICTS = {"better": "broken", "worse": "kept", "undecided": "undecided"}
 
 
 class KeptGuarantee(BaseModel):
@@ -31,10 +34,8 @@ class KeptGuarantee(BaseModel):
     known: int = Field(description="of these, with known truth")
     risk: float | None = Field(description="share of wrong cases, or mean loss")
     low: float | None
-    high: float | None
-    level: float
+    high: float | None = Field(description="the interval has 95 %")
     verdict: Literal["kept", "broken", "undecided"]
-    reason: str | None = Field(description="why it is undecided")
     warning: str | None = Field(description="where scores of the version have drifted")
 
 
@@ -80,39 +81,23 @@ class Guarantees:
         """A `KeptGuarantee` for each, by name; a `doubt` is the reason why none has a verdict, and
         `drifted` are versions whose scores have changed.
         """
-        return [
-            self._line(name, use, doubt, _DRIFTED if use.version in drifted else None)
-            for name, use in sorted(self.uses.items())
-        ]
-
-    def _line(
-        self, name: str, use: _Use, doubt: str | None, warning: str | None
-    ) -> dict[str, Any]:
-        at_most = use.guarantee.at_most
-        mean = use.excess.interval()
-        low = high = None
-        verdict = "undecided"
-        reason = doubt or "no truth is known"
-        if mean.low is not None and mean.high is not None:
-            low = max(mean.low + at_most, 0.0)
-            high = min(mean.high + at_most, max(use.guarantee.risks))
-            reason = doubt or "the interval contains the limit"
-            if not doubt and high <= at_most:
-                verdict = "kept"
-            elif not doubt and low > at_most:
-                verdict = "broken"
-        return {
-            "guarantee": name,
-            "version": use.version,
-            "action": use.guarantee.action,
-            "at_most": at_most,
-            "decisions": use.decisions,
-            "known": use.excess.count,
-            "risk": None if mean.mean is None else mean.mean + at_most,
-            "low": low,
-            "high": high,
-            "level": LEVEL,
-            "verdict": verdict,
-            "reason": reason if verdict == "undecided" else None,
-            "warning": warning,
-        }
+        lines = []
+        for name, use in sorted(self.uses.items()):
+            mean = use.excess.interval()
+            at_most = use.guarantee.at_most
+            lines.append(
+                {
+                    "guarantee": name,
+                    "version": use.version,
+                    "action": use.guarantee.action,
+                    "at_most": at_most,
+                    "decisions": use.decisions,
+                    "known": use.excess.count,
+                    "risk": None if mean.mean is None else mean.mean + at_most,
+                    "low": None if mean.low is None else max(mean.low + at_most, 0.0),
+                    "high": None if mean.high is None else mean.high + at_most,
+                    "verdict": _VERDICTS[verdict(mean, doubt)],
+                    "warning": _DRIFTED if use.version in drifted else None,
+                }
+            )
+        return lines

@@ -77,13 +77,7 @@ def report(
     groups. Three passes, O(decisions).
     """
     model = Reference.parse(reference)
-    versions: list[int] | None = None
-    if model.version is None and model.alias is None:
-        with stores.database.reading() as connection:
-            check_listed(connection, model.name)
-    else:
-        versions = [card_of(stores, reference).version]
-
+    versions = versions_of(stores, reference)
     recorded = partial(
         stores.archive.cases, model.name, since=since, until=until, versions=versions
     )
@@ -126,8 +120,8 @@ def report(
     return {
         **sections,
         "model": {"name": model.name, "version": versions[0] if versions else None},
-        "since": _moment(since),
-        "until": _moment(until),
+        "since": moment(since),
+        "until": moment(until),
     }
 
 
@@ -144,7 +138,17 @@ def _counted(
         yield cases
 
 
-def _moment(seconds: float | None) -> datetime | None:
+def versions_of(stores: Stores, reference: str) -> list[int] | None:
+    """The versions that a reference means; None for all. NotFound where there is none."""
+    model = Reference.parse(reference)
+    if model.version is not None or model.alias is not None:
+        return [card_of(stores, reference).version]
+    with stores.database.reading() as connection:
+        check_listed(connection, model.name)
+    return None
+
+
+def moment(seconds: float | None) -> datetime | None:
     """A time in seconds as a moment: of a number, pydantic would guess the unit."""
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 

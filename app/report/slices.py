@@ -215,13 +215,13 @@ def _slice(
     has_matrix = ~np.isnan(columns["expected"]) & stack.stated
     columns["terms"] = stack.terms
     columns["term"] = place[columns["term"]]
-    columns["ids"] = None
     columns["probabilities"] = columns["probabilities"][:, :width]
     columns["shadows"] = {
         name: choices[index] for name, choices in cases.shadows.items()
     }
-    if cases.instances:
-        columns["instances"] = np.array(cases.instances, dtype=object)[index].tolist()
+    for name in ("ids", "instances"):
+        if columns[name]:
+            columns[name] = np.array(columns[name], dtype=object)[index].tolist()
     return Slice(
         **columns,
         stack=stack,

@@ -76,8 +76,9 @@ class Guarantee(NamedTuple):
         for field in ("action", "otherwise"):
             name = str(getattr(fields, field))
             if name not in actions:
-                place = f"/guarantee/{field}"
-                raise Invalid.at(place, unknown("action", name, actions))
+                raise Invalid.at(
+                    f"/guarantee/{field}", unknown("action", name, actions)
+                )
         if fields.action == fields.otherwise:
             raise Invalid.at("/guarantee/otherwise", "this is another action")
         of_money = fields.loss_at_most is not None
@@ -89,8 +90,9 @@ class Guarantee(NamedTuple):
             wrong = [str(name) for name in fields.wrong or ()]
             for i, name in enumerate(wrong):
                 if name not in classes:
-                    place = f"/guarantee/wrong/{i}"
-                    raise Invalid.at(place, unknown("class", name, classes))
+                    raise Invalid.at(
+                        f"/guarantee/wrong/{i}", unknown("class", name, classes)
+                    )
             risks = [float(name in wrong) for name in classes]
         else:
             risks = _losses(B, actions.index(str(fields.action)), fields.loss_at_most)

@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 
 from app.access.caller import Caller
 from app.errors import Conflict
-from app.registry.saved_documents import Saved, unsaved
+from app.registry.saved_documents import Kind, Saved, unsaved
 from app.requests.matrices import (
     MATRIX_REQUIRED,
     MatrixFields,
@@ -85,15 +85,22 @@ def save(
         )
     content = content_of(fields, card.classes)
 
+    return save_document(stores, (model, "matrix", matrix), content, by=by)
+
+
+def save_document(
+    stores: Stores, place: tuple[str, Kind, str], content: bytes, *, by: Caller
+) -> Saved:
+    """Save a document at its place, the model, kind and name, with an audit entry."""
+    model, kind, name = place
+
     def write_audit(connection: Connection, saved: Saved) -> None:
         write = stores.audit.entry(
-            by, "matrix.save", f"{model}/{matrix}", version=saved.version
+            by, f"{kind}.save", f"{model}/{name}", version=saved.version
         )
         write(connection)
 
-    return stores.documents.save(
-        model, "matrix", matrix, content, key_name=by.name, also=write_audit
-    )
+    return stores.documents.save(*place, content, key_name=by.name, also=write_audit)
 
 
 def content_of(fields: MatrixFields, classes: Sequence[object]) -> bytes:
@@ -128,11 +135,7 @@ def content_of(fields: MatrixFields, classes: Sequence[object]) -> bytes:
     return content
 
 
-def delete(stores: Stores, model: str, matrix: str, *, by: Caller) -> None:
-    """Delete all versions of a saved matrix; NotFound where there is none."""
-    stores.documents.delete(
-        model,
-        "matrix",
-        matrix,
-        stores.audit.entry(by, "matrix.delete", f"{model}/{matrix}"),
-    )
+def delete(stores: Stores, model: str, kind: Kind, name: str, *, by: Caller) -> None:
+    """Delete all versions of a saved document; NotFound where there is none."""
+    entry = stores.audit.entry(by, f"{kind}.delete", f"{model}/{name}")
+    stores.documents.delete(model, kind, name, entry)

@@ -13,6 +13,7 @@ OPEN = None
 ANY_KEY: frozenset[Scope] = frozenset()
 PREDICT = frozenset({Scope.PREDICT})
 TRAIN = frozenset({Scope.TRAIN})
+REVIEW = frozenset({Scope.REVIEW})
 EITHER = PREDICT | TRAIN
 ADMIN = frozenset({Scope.ADMIN})
 STATIC = {
@@ -21,7 +22,8 @@ STATIC = {
 }  # and a file of each
 
 REST = {
-    "/outcomes/{id}"
+    "/outcomes/{id}",
+    "/decisions/{id}",
 }  # whose last part is the rest of the path, slashes and all: ids are the callers'
 
 _SCOPES = {
@@ -30,6 +32,8 @@ _SCOPES = {
     "`predict`": PREDICT,
     "`train`": TRAIN,
     "`predict` or `train`": EITHER,
+    "`predict` or `review`": PREDICT | REVIEW,
+    "`review` or `train`": TRAIN | REVIEW,
     "`admin`": ADMIN,
     "`metrics`": frozenset({Scope.METRICS}),
 }

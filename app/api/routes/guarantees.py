@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Depends, Path, Request, Response
+from fastapi import APIRouter, Body, Depends, Request, Response
 from pydantic import BaseModel, Field
 
 from app.answering import guarantees as usecase
@@ -14,14 +14,12 @@ from app.api.errors import problems
 from app.api.exchange import caller_of, charge_of
 from app.api.gate import PREDICT_OR_TRAIN, TRAIN, needs
 from app.api.limiters import limiters, loaded_by_path
-from app.api.routes.models import ModelName
+from app.api.routes.models import MatrixName, MatrixReference, ModelName, ModelReference
 from app.api.routing import StrictRoute
-from app.registry.card import NAME
 from app.registry.loaded import Loaded
-from app.registry.snapshot import NUMBER
 from app.requests.fields import CaseCell, ModelVersion
 from app.requests.guarantees import GuaranteeFields
-from app.requests.saved_matrices import with_saved
+from app.requests.saved_matrices import delete, with_saved
 
 router = APIRouter(
     prefix="/models",
@@ -29,16 +27,6 @@ router = APIRouter(
     route_class=StrictRoute,
     dependencies=[Depends(only_own_models)],
 )
-
-GuaranteeName = Annotated[str, Path(pattern=f"^{NAME}$", examples=["careful"])]
-GuaranteeReference = Annotated[
-    str,
-    Path(
-        pattern=f"^{NAME}(:{NUMBER})?$",
-        description="or `careful:1`",
-        examples=["careful"],
-    ),
-]
 
 
 class GuaranteeDocument(CertifiedRule):
@@ -82,15 +70,8 @@ _EXAMPLE = {
 )
 @needs(TRAIN)
 async def save_guarantee(
-    ref: Annotated[
-        str,
-        Path(
-            pattern=f"^{NAME}(:{NUMBER}|@{NAME})?$",
-            description="the guarantee is about this version",
-            examples=["triage"],
-        ),
-    ],
-    guarantee: GuaranteeName,
+    ref: ModelReference,
+    guarantee: MatrixName,
     body: Annotated[
         GuaranteeRequest,
         Body(openapi_examples={"few rows, so a low confidence": {"value": _EXAMPLE}}),
@@ -141,7 +122,7 @@ def list_guarantees(name: ModelName, stores: StoresDep) -> GuaranteeList:
 )
 @needs(PREDICT_OR_TRAIN)
 def get_guarantee(
-    name: ModelName, guarantee: GuaranteeReference, stores: StoresDep
+    name: ModelName, guarantee: MatrixReference, stores: StoresDep
 ) -> GuaranteeDocument:
     saved, versions = stores.documents.describe(name, "guarantee", guarantee)
     document = saved.document
@@ -169,7 +150,7 @@ def get_guarantee(
 )
 @needs(TRAIN)
 def delete_guarantee(
-    name: ModelName, guarantee: GuaranteeName, stores: StoresDep, caller: CallerDep
+    name: ModelName, guarantee: MatrixName, stores: StoresDep, caller: CallerDep
 ) -> None:
     """Requests that name it are refused within a second. Its numbers are not used again."""
-    usecase.delete(stores, name, guarantee, by=caller)
+    delete(stores, name, "guarantee", guarantee, by=caller)

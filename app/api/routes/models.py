@@ -323,7 +323,7 @@ def delete_matrix(
     name: ModelName, matrix: MatrixName, stores: StoresDep, caller: CallerDep
 ) -> None:
     """Requests that name it are refused within a second. Its numbers are not used again."""
-    saved_matrices.delete(stores, name, matrix, by=caller)
+    saved_matrices.delete(stores, name, "matrix", matrix, by=caller)
 
 
 @router.delete(

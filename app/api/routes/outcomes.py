@@ -1,10 +1,11 @@
-"""Outcomes of recorded decisions, over HTTP."""
+"""Recorded decisions and their outcomes, over HTTP: sent, reviewed and erased."""
 
+from datetime import datetime
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 import orjson
-from fastapi import APIRouter, Body, Path, Request, Response
+from fastapi import APIRouter, Body, Path, Query, Request, Response
 from pydantic import BaseModel, Field, StrictBool
 
 from app.answering import outcomes as usecase
@@ -16,10 +17,12 @@ from app.api.codecs.uploads import run_while_connected
 from app.api.dependencies import CallerDep, StoresDep, stores_of
 from app.api.errors import problems
 from app.api.exchange import caller_of, charge_of
-from app.api.gate import ADMIN, PREDICT, TRAIN, needs
-from app.api.limiters import Pace, pace_of, run
+from app.api.gate import ADMIN, PREDICT_OR_REVIEW, REVIEW_OR_TRAIN, TRAIN, needs
+from app.api.limiters import Pace, limiters, pace_of, run
 from app.api.routes.datasets import DatasetDocument
+from app.api.routes.models import ModelReference
 from app.api.routing import DirectRoute, StrictRoute
+from app.report import review
 from app.requests.fields import Name, Period, Text
 
 router = APIRouter(tags=["outcomes"], route_class=StrictRoute)
@@ -69,7 +72,7 @@ class OutcomesTable(DialectFields):
     correct: StrictBool = usecase.CORRECT
 
 
-@needs(PREDICT)
+@needs(PREDICT_OR_REVIEW)
 async def send_outcomes(request: Request) -> Response:
     """Send what became of recorded decisions: late, in any order, as often as you like.
 
@@ -183,6 +186,97 @@ async def outcomes_as_dataset(
 
 
 _DECISION_ID = Path(openapi_examples={"a visit": {"value": "visit-1"}})
+
+
+class WaitingDecision(BaseModel):
+    """A decision that waits for a person."""
+
+    id: str
+    at: datetime
+    version: int
+    action: int | str = Field(description="what was decided")
+    probabilities: dict[str, float]
+    expected_benefit: float | None
+    stake: float | None = Field(
+        description="what knowing the truth would be worth: the expected benefit under perfect"
+        " knowledge less that of the decision; null without a matrix"
+    )
+    known: bool = Field(description="whether its truth is known")
+
+
+class DecisionQueue(BaseModel):
+    """A page of the decisions that wait."""
+
+    decisions: list[WaitingDecision]
+    scanned: int = Field(description="decisions that were read for this page")
+    complete: bool = Field(
+        description="false where earlier days were not read; `until` reaches them"
+    )
+    next_page_token: str | None
+
+
+class DecisionDocument(BaseModel):
+    """All that is recorded of a decision."""
+
+    id: str
+    at: datetime
+    key: str | None = Field(description="the name of the API key")
+    terms: dict[str, Any] = Field(
+        description="model and version, rule, matrix, priors, and what else the rule used"
+    )
+    action: float | int | str
+    probabilities: list[float] = Field(
+        description="by class; of a quantity itself and its interval, by rewards those"
+        " expected of the actions, and then their chances"
+    )
+    expected_benefits: list[float] | None = Field(description="by action")
+    stake: float | None
+    propensity: float | None
+    instance: dict[str, Any] | None = Field(description="where it was recorded")
+    explanation: dict[str, Any] | None = Field(
+        description="of a recorded instance, by the version that decided"
+    )
+    outcome: StatedOutcome | None
+
+
+@router.get(
+    "/models/{ref}/decisions",
+    summary="The decisions that wait for a person",
+    responses=problems(404, 422, 503),
+)
+@needs(REVIEW_OR_TRAIN)
+async def waiting_decisions(
+    ref: ModelReference,
+    query: Annotated[review.QueueQuery, Query()],
+    request: Request,
+    stores: StoresDep,
+    caller: CallerDep,
+) -> DecisionQueue:
+    """Those whose truth is worth most come first, or the latest. Send what a person finds to
+    `POST /outcomes`.
+
+    Days are read from the latest on, whole, until 50,000 decisions are read.
+    """
+    caller.need_model(ref)
+    page = partial(review.queue, stores, caller, ref, query)
+    return DecisionQueue(**await limiters(request).long.run(request, page))
+
+
+@router.get(
+    "/decisions/{id:path}",
+    summary="One recorded decision in full",
+    responses=problems(404, 503),
+)
+@needs(REVIEW_OR_TRAIN)
+async def recorded_decision(
+    id: Annotated[str, _DECISION_ID],  # noqa: A002 - the name in the path
+    request: Request,
+    stores: StoresDep,
+    caller: CallerDep,
+) -> DecisionDocument:
+    """What was decided, when, by what; its outcome; and why, where the instance was recorded."""
+    read = partial(review.decision, stores, caller, id)
+    return DecisionDocument(**await limiters(request).long.run(request, read))
 
 
 @router.delete(

@@ -418,6 +418,12 @@ class Service(Linked[Mode]):
         )
 
     @shared
+    async def decision(self, decision_id: str) -> Object:
+        """All that is recorded of a decision, and its explanation. Raises NotFound."""
+        call = Call("GET", f"/decisions/{step(decision_id)}")
+        return await self._link.document(call, Object)
+
+    @shared
     async def close(self) -> None:
         """Close the connections."""
         await self._link.close()

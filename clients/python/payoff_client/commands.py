@@ -478,6 +478,19 @@ def models(client: Payoff, chosen: argparse.Namespace) -> None:
 
 
 @command(
+    "list the decisions that wait for a person, greatest stake first",
+    MODEL,
+    arg("--action", "the one that was decided"),
+    arg("--order", "stake or time"),
+)
+def review(client: Payoff, chosen: argparse.Namespace) -> None:
+    """List the first decisions without known truth."""
+    query: Any = _options(chosen, "action", "order")
+    decisions = client.model(chosen.model).waiting(open=True, **query)["decisions"]
+    show(chosen, decisions, table_text(decisions, ["id", "at", "action", "stake"]))
+
+
+@command(
     "report or send what became of recorded decisions",
     arg("model", "report what became of its recorded decisions", nargs="?"),
     arg(

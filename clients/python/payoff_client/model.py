@@ -26,6 +26,7 @@ from payoff_client.documents import (
     Matrix,
     Object,
     Period,
+    QueueOptions,
     Record,
     ReplayOptions,
     Report,
@@ -71,15 +72,32 @@ _FIGURES = (
 )  # of a file as a whole
 
 
-class Matrices(Linked[Mode]):
-    """The benefit matrices saved for a model, which requests name: `benefits="autumn-2026"`."""
+class _Saved(Linked[Mode]):
+    """The documents of one kind saved for a model."""
 
-    def __init__(self, link: Link, path: str) -> None:
+    def __init__(self, link: Link, path: str, kind: str) -> None:
         super().__init__(link)
-        self._path = f"{path}/matrices"
+        self._path = f"{path}/{kind}"
+        self._kind = kind
 
     def _of(self, name: str) -> str:
         return f"{self._path}/{step(name, safe=':')}"
+
+    @shared
+    async def list(self) -> builtins.list[Object]:
+        """The newest version of each, by name."""
+        document = await self._link.document(Call("GET", self._path), dict[str, Any])
+        documents: builtins.list[Object] = document[self._kind]
+        return documents
+
+    @shared
+    async def delete(self, name: str) -> None:
+        """Delete one with all its versions."""
+        await self._link.request(delete(self._of(name)))
+
+
+class Matrices(_Saved[Mode]):
+    """The benefit matrices saved for a model, which requests name: `benefits="autumn-2026"`."""
 
     @shared
     async def save(
@@ -107,25 +125,12 @@ class Matrices(Linked[Mode]):
         """
         return await self._link.document(Call("GET", self._of(name)), Matrix)
 
-    @shared
-    async def list(self) -> builtins.list[Object]:
-        """The newest version of each matrix, by name."""
-        document = await self._link.document(Call("GET", self._path), dict[str, Any])
-        matrices: builtins.list[Object] = document["matrices"]
-        return matrices
 
-    @shared
-    async def delete(self, name: str) -> None:
-        """Delete a matrix with all its versions."""
-        await self._link.request(delete(self._of(name)))
-
-
-class Guarantees(Linked[Mode]):
+class Guarantees(_Saved[Mode]):
     """The guarantees saved for a model: `rule="guaranteed", guarantee="careful"` decides by one."""
 
     def __init__(self, link: Link, path: str, version_path: str) -> None:
-        super().__init__(link)
-        self._path = f"{path}/guarantees"
+        super().__init__(link, path, "guarantees")
         self._version_path = f"{version_path}/guarantees"
 
     @shared
@@ -152,20 +157,7 @@ class Guarantees(Linked[Mode]):
     @shared
     async def get(self, name: str) -> Object:
         """A guarantee, `name` or `name:2`: its `cut`, `share`, `bound`. Raises NotFound."""
-        call = Call("GET", f"{self._path}/{step(name, safe=':')}")
-        return await self._link.document(call, Object)
-
-    @shared
-    async def list(self) -> builtins.list[Object]:
-        """The newest version of each guarantee, by name."""
-        document = await self._link.document(Call("GET", self._path), dict[str, Any])
-        guarantees: builtins.list[Object] = document["guarantees"]
-        return guarantees
-
-    @shared
-    async def delete(self, name: str) -> None:
-        """Delete a guarantee with all its versions."""
-        await self._link.request(delete(f"{self._path}/{step(name)}"))
+        return await self._link.document(Call("GET", self._of(name)), Object)
 
 
 class Model(Linked[Mode]):
@@ -184,7 +176,7 @@ class Model(Linked[Mode]):
         self._last: Features | None = None
         # the description of the upload, if `train` made one
         self.dataset: Stored | None = None
-        self.matrices: Matrices[Mode] = Matrices(link, self._path)
+        self.matrices: Matrices[Mode] = Matrices(link, self._path, "matrices")
         self.guarantees: Guarantees[Mode] = Guarantees(
             link, self._path, self._version_path
         )
@@ -506,6 +498,16 @@ class Model(Linked[Mode]):
         of the matrices, per decision.
         """
         call = Call("GET", f"{self._version_path}/outcomes", stated(by=by, **period))
+        return Report(await self._link.document(call, Object))
+
+    @shared
+    async def waiting(self, **query: Unpack[QueueOptions]) -> Report:
+        """A page of the recorded decisions that wait for a person: `decisions`, `next_page_token`.
+
+        `query` are `action`, `open`, `order` (`stake` or `time`), `page_size`, `page_token`,
+        `since` and `until`.
+        """
+        call = Call("GET", f"{self._version_path}/decisions", stated(**query))
         return Report(await self._link.document(call, Object))
 
     @shared

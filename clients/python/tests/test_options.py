@@ -50,6 +50,7 @@ OPTIONS = {  # commands, and options that each change what they do
     "models m": "--alias best=1|--matrix autumn=benefits.json|--guarantee careful=sure.json"
     f"|{GLOBAL}",
     "outcomes m": f"--since 2026-01-01|--until 2026-01-01|--by x|--dataset n|{GLOBAL}",
+    "review m": f"--action x|--order time|{GLOBAL}",
     "outcomes --send outcomes.csv": f"{DIALECT}{GLOBAL}",
 }
 REFUSED = {

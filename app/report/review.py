@@ -1,0 +1,220 @@
+"""The decisions that wait for a person, first those whose truth is worth most; and one in full."""
+
+from dataclasses import asdict
+from typing import Any, Literal
+
+import numpy as np
+import orjson
+from pydantic import Field
+
+from app.access.caller import Caller
+from app.answering.decide import RuleFields
+from app.answering.outcomes import NO_DECISION
+from app.answering.predict import decide
+from app.database.pages import page_of, place_of
+from app.errors import NotFound
+from app.outcomes.archive import Located
+from app.outcomes.decision import UNIT_COSTS, Outcome
+from app.outcomes.tables import MAX_ID
+from app.registry.snapshot import Reference
+from app.report.report import moment, versions_of
+from app.report.slices import Slice, slices
+from app.requests.fields import Period, Text
+from app.requests.rows import encode_instances
+from app.stores import Stores
+from app.tables.text import refused_character
+
+# Decisions after which no earlier day is read: a page of so many takes a third of a second.
+MOST_SCANNED = 50_000
+_PLACE = r"-?[0-9.e+-]{1,30},.{1,128}"
+
+
+class QueueQuery(Period):
+    """Which decisions wait, and in which order."""
+
+    action: Text | None = Field(default=None, description="the one that was decided")
+    open: bool | None = Field(
+        default=None, description="true: without known truth; false: with it"
+    )
+    order: Literal["stake", "time"] = Field(
+        default="stake", description="greatest stake, or latest, first"
+    )
+    page_size: int = Field(default=50, ge=1, le=500)
+    page_token: str | None = Field(default=None, max_length=200)
+
+
+def queue(
+    stores: Stores, caller: Caller, reference: str, query: QueueQuery
+) -> dict[str, Any]:
+    """A page of the decisions of a model, as a document; the audit log has their number.
+
+    The stake of a case is what knowing its truth would be worth: the expected benefit under perfect
+    knowledge less that of the decision. Days are read from the latest on, until `MOST_SCANNED`
+    decisions are read, or by time the page is full. Cases without a matrix have no stake.
+    """
+    token = place_of(query.page_token, _PLACE)
+    number, _, last_id = (token or "inf,").partition(",")
+    after = float(number), last_id
+    by_time = query.order == "time"
+    until = float(np.nextafter(after[0], np.inf)) if by_time and token else query.until
+    days = stores.archive.cases(
+        Reference.parse(reference).name,
+        since=query.since,
+        until=until,
+        versions=versions_of(stores, reference),
+        with_ids=True,
+        newest_first=True,
+    )
+    lines: list[tuple[float, str, dict[str, Any]]] = []
+    scanned = 0
+    first_day = None
+    is_complete = True
+    for cases in days:
+        is_enough = by_time and len(lines) > query.page_size
+        if cases.day != first_day and (is_enough or scanned >= MOST_SCANNED):
+            is_complete = False
+            break
+        first_day = cases.day
+        scanned += len(cases)
+        for part in slices(cases):
+            terms = part.stack.terms[0]
+            if terms.width == len(terms.classes):  # neither a quantity nor by rewards
+                lines += _lines(part, query, after)
+    lines.sort(key=lambda line: (-line[0], line[1]))
+    page, next_token = page_of(
+        lines, query.page_size, lambda line: f"{line[0]!r},{line[1]}"
+    )
+    _audit(stores, caller, reference, len(page))
+    return {
+        "decisions": [document for _, _, document in page],
+        "scanned": scanned,
+        "complete": is_complete,
+        "next_page_token": next_token,
+    }
+
+
+def _lines(
+    part: Slice, query: QueueQuery, after: tuple[float, str]
+) -> list[tuple[float, str, dict[str, Any]]]:
+    """The first decisions of a part, for one page and one more, with their ranks and ids."""
+    stack = part.stack
+    best = (part.probabilities * stack.best[part.term]).sum(axis=1)
+    stake = np.maximum(best - part.expected, 0.0)
+    rank = part.at if query.order == "time" else stake
+    is_kept = ~np.isnan(rank)
+    if query.open is not None:
+        is_kept &= part.known != query.open
+    if query.action is not None:
+        is_kept &= np.array([str(a) == query.action for a in stack.actions])[
+            part.choice
+        ]
+    rows = np.flatnonzero(is_kept)
+    ids = np.array(part.ids, dtype=str)[rows]
+    is_later = (rank[rows] < after[0]) | ((rank[rows] == after[0]) & (ids > after[1]))
+    rows = rows[is_later]
+    ids = ids[is_later]
+    order = np.lexsort((ids, -rank[rows]))[: query.page_size + 1]
+    lines = []
+    for i, id_ in zip(rows[order].tolist(), ids[order].tolist(), strict=True):
+        probabilities = zip(stack.classes, part.probabilities[i].tolist(), strict=True)
+        document = {
+            "id": id_,
+            "at": moment(float(part.at[i])),
+            "version": stack.version,
+            "action": stack.actions[part.choice[i]],
+            "probabilities": {str(name): p for name, p in probabilities},
+            "expected_benefit": _number(part.expected[i]),
+            "stake": _number(stake[i]),
+            "known": bool(part.known[i]),
+        }
+        lines.append((float(rank[i]), id_, document))
+    return lines
+
+
+def decision(stores: Stores, caller: Caller, id_: str) -> dict[str, Any]:
+    """All that is recorded of a decision, and its explanation by the version that decided.
+
+    NotFound where there is none, or where the key is not for its model.
+    """
+    is_none = len(id_) > MAX_ID or refused_character(id_)
+    located = None if is_none else stores.archive.locate([id_]).get(id_)
+    if located is None or not caller.allows(located.model):
+        raise NotFound(NO_DECISION)
+    row, outcome = stores.archive.row(id_, located)
+    _audit(stores, caller, f"{located.model}:{located.version}", 1)
+    terms = located.terms
+    # The bytes are filled up where other decisions of the file have more classes.
+    P = np.frombuffer(row["probabilities"], "<f8")[: terms.width]
+    instance = None if row["instance"] is None else orjson.loads(row["instance"])
+    document = {
+        "id": id_,
+        "at": moment(located.at),
+        "key": row["client"],
+        "terms": asdict(terms),
+        "action": terms.actions[located.choice],
+        "probabilities": P,
+        "propensity": row["propensity"],
+        "instance": instance,
+        "outcome": None if outcome is None else _outcome(outcome, located),
+        "expected_benefits": None,
+        "stake": None,
+        "explanation": None,
+    }
+    if terms.benefits is not None and not terms.rewarded:
+        B = np.array(terms.benefits)
+        document |= {
+            "expected_benefits": P @ B,
+            "stake": max(float(P @ (B.max(axis=1) - B[:, located.choice])), 0.0),
+            "explanation": _explanation(stores, located, instance),
+        }
+    elif terms.rule == UNIT_COSTS:
+        document["action"] = P[0]
+    return document
+
+
+def _outcome(outcome: Outcome, located: Located) -> dict[str, Any]:
+    """An outcome in words."""
+    terms = located.terms
+    truth = terms.classes[outcome.truth] if outcome.number is None else outcome.number
+    action = None if outcome.action is None else terms.actions[outcome.action]
+    return {"truth": truth, "action": action, "benefit": outcome.benefit}
+
+
+def _explanation(
+    stores: Stores, located: Located, instance: dict[str, Any] | None
+) -> dict[str, Any] | None:
+    """What would change the decision of a recorded instance; None where more than the expected
+    benefit decided, or the version is deleted.
+    """
+    terms = located.terms
+    is_plain = (terms.verb, terms.rule) == ("predict", "expected_benefit")
+    if instance is None or not is_plain or terms.figures:
+        return None
+    try:
+        model = stores.registry.load(f"{located.model}:{located.version}")
+    except NotFound:
+        return None
+    known = {name: instance[name] for name in instance if name in model.schema.names}
+    fields = RuleFields(
+        benefits=[list(row) for row in terms.benefits or ()],
+        actions=None
+        if terms.actions == terms.classes
+        else list(map(str, terms.actions)),
+        priors=terms.priors,
+        explain=True,
+    )
+    rows = encode_instances(model, [known], (), has_booleans=True)
+    explanations = decide(model, fields, rows).explanations
+    return explanations[0] if explanations else None
+
+
+def _audit(stores: Stores, caller: Caller, subject: str, count: int) -> None:
+    """Enter how many decisions were read."""
+    write = stores.audit.entry(caller, "decisions.read", subject, decisions=count)
+    with stores.database.writing() as connection:
+        write(connection)
+
+
+def _number(value: float) -> float | None:
+    """A number, None for NaN."""
+    return None if np.isnan(value) else float(value)
