@@ -10,7 +10,7 @@ from app.tables.dataset import ColumnReport, Dataset
 from payoff.errors import Flaw, Invalid, counted, reject, unknown_at
 
 PLACE = "/holdout/column"
-OTHERWISE = "choose another column, or send a number for a random part"
+_OTHERWISE = "choose another column, or send a number for a random part"
 
 
 class HoldoutBy(WireModel):
@@ -59,7 +59,7 @@ def _flaw_of_absent(name: str, dataset: Dataset) -> Flaw:
     """Why the table has no such column beside its labels."""
     reasons = {**dataset.ignored, **dict.fromkeys(dataset.labels, "it is the label")}
     if name in reasons:
-        return Flaw(PLACE, f"{name!r} cannot be used ({reasons[name]}); {OTHERWISE}")
+        return Flaw(PLACE, f"{name!r} cannot be used ({reasons[name]}); {_OTHERWISE}")
     return unknown_at(PLACE, "column", name, dataset.forms)
 
 
@@ -70,7 +70,7 @@ def _unsuitable(report: ColumnReport, by: str) -> str | None:
         rows = counted(report.missing, "row")
         return f"{name!r} is missing in {rows}; fill it in, or leave these rows out"
     if report.distinct == 1:
-        return f"all rows have the same value of {name!r}; {OTHERWISE}"
+        return f"all rows have the same value of {name!r}; {_OTHERWISE}"
     if by == "time" and report.type == "categorical":
-        return f"{name!r} holds words, and a time is a date or a number; {OTHERWISE}"
+        return f"{name!r} holds words, and a time is a date or a number; {_OTHERWISE}"
     return None

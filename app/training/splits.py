@@ -73,23 +73,16 @@ def blocks_of(table: Table, by: SplitSpec) -> Blocks:
 
 
 def _check_classes(table: Table, is_held: np.ndarray) -> None:
-    """Invalid at /holdout by the first class, or label that varies, that training would lack."""
-    if table.classes is None:
-        return
-    y = table.y
-    if y.ndim == 1:
-        lacking = np.setdiff1d(y, y[~is_held])
-        problem = "no row of class"
-    else:
-        varies = (y != y[0]).any(axis=0)
-        lacking = np.flatnonzero(varies & ~(y[~is_held] != y[~is_held][0]).any(axis=0))
-        problem = "one value alone of label"
-    if lacking.size:
-        fix = "send another 'part', leave the class out (drop_classes)"
+    """Invalid at /holdout by the first class, or label, of which training would have no row."""
+    codes, codes_of_training = (
+        np.nonzero(y)[1] if y.ndim == 2 else y for y in (table.y, table.y[~is_held])
+    )
+    lacking = np.setdiff1d(codes, codes_of_training)
+    if table.classes is not None and lacking.size:
         raise Invalid.at(
             "/holdout",
-            f"training would have {problem} {table.classes[lacking[0]]!r}, the others are held out:"
-            f" {fix}, or send a number for a random part",
+            f"training would have no row of {table.classes[lacking[0]]!r}, as all are held out:"
+            " send another 'part', leave these rows out (drop_classes), or hold a random part out",
         )
 
 

@@ -164,7 +164,7 @@ def test_missing_values_and_classes_without_training_rows_are_refused(service):
         "/train", json=order(data, TIME, benefits=None), headers={"Prefer": "wait=60"}
     ).json()
     assert job["status"] == "failed"
-    assert "no row of class 'lost'" in job["error"]["detail"]
+    assert "no row of 'lost', as all are held out" in job["error"]["detail"]
     assert job["error"]["errors"][0]["loc"] == "/holdout"
 
 

@@ -12,11 +12,14 @@ from app.registry.card import FeatureCard
 from app.registry.loaded import Holdout, Loaded
 from app.requests.specifications import LearnerSpec, TrainSpec
 from app.requests.strange_values import strange_values
-from app.tables.dataset import Table
+from app.tables.dataset import ColumnReport, KeptColumn, Table
 from app.tables.features import Feature, Schema
 from app.training.evaluation import feature_cards
 from app.training.splits import split_rows
 from app.training.warnings import (
+    compared,
+    likely_splits,
+    moving_shares,
     no_ranking,
     notes,
     rare_classes,
@@ -248,6 +251,80 @@ def test_copies_are_named(X, repeats):
 
     assert len(found) == bool(repeats)
     assert not repeats or found[0][0].startswith(f"{repeats} of {len(X)} rows")
+
+
+def report(name, distinct, missing=0, examples=("1", "2")):
+    return ColumnReport(name, "numeric", examples, missing, distinct)
+
+
+def dataset_of(*reports, rows=1_000, forms=(), kept=()):
+    """A record of numeric columns with these reports; `kept` ones are no features."""
+    features = [
+        Feature(each.name, "numeric", form=dict(forms).get(each.name, ""))
+        for each in reports
+        if each.name not in kept
+    ]
+    columns = {name: KeptColumn("numeric", dict(forms).get(name, "")) for name in kept}
+    return SimpleNamespace(
+        rows=rows,
+        columns=reports,
+        kept=columns,
+        forms={feature.name: feature.form for feature in features}
+        | {name: column.form for name, column in columns.items()},
+    )
+
+
+@pytest.mark.parametrize(
+    ("dataset", "expected"),
+    [
+        (dataset_of(report("income", 300)), []),
+        (dataset_of(report("customer_id", 300)), [("group", "customer_id")]),
+        (dataset_of(report("shop", 300), kept=["shop"]), [("group", "shop")]),
+        (dataset_of(report("customer_id", 990)), []),  # hardly any repeats
+        (dataset_of(report("customer_id", 5)), []),  # all are in training
+        (dataset_of(report("customer_id", 300, missing=1)), []),
+        (
+            dataset_of(
+                report("born", 90, examples=("1950-01-01", "2001-01-01")),
+                report("applied", 90, examples=("2020-01-01", "2026-01-01")),
+                report("user_id", 400),
+                report("shop_id", 50),
+                forms={"born": "date", "applied": "date:%d.%m.%Y"},
+                kept=["applied"],
+            ),
+            [("group", "shop_id"), ("time", "applied")],
+        ),
+    ],
+)
+def test_columns_by_which_new_cases_differ_are_found(dataset, expected):
+    found = likely_splits(dataset)
+    assert [(split.by, split.column) for split in found] == expected
+
+
+@pytest.mark.parametrize(
+    ("y", "moves"),
+    [
+        (np.arange(800) % 2, False),
+        (np.arange(800) // 400, False),  # sorted by class
+        ((np.arange(800) * 7 % 100 < 20 + np.arange(800) / 20).astype(int), True),
+        ((np.arange(40) * 7 % 10 < 2 + np.arange(40) / 10).astype(int), False),
+    ],
+    ids=["equal", "sorted", "moving", "few"],
+)
+def test_shares_that_move_along_the_file_are_told_with_the_remedy(y, moves):
+    table = SimpleNamespace(y=y, classes=("paid", "late"))
+    assert [sentence.count("'priors'") for sentence in moving_shares(table)] == (
+        [1] if moves else []
+    )
+
+
+def test_a_doubt_ends_with_the_first_figure_that_both_splits_have():
+    at_random = {"benefit": 1.25, "auc": 0.75, "rows": 3}
+    assert "of a case is then 0.5, and 1.25 at random" in compared(
+        at_random, {"benefit": 0.5, "auc": 0.7}
+    )
+    assert "ROC curve is then 0.7" in compared(at_random, {"auc": 0.7})
+    assert compared(at_random, {"auc": None}) == ""
 
 
 PRICED = [
