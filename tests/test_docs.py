@@ -11,12 +11,12 @@ import pytest
 from prometheus_client.core import Metric
 
 from app.access.caller import Scope
-from app.answering.decide import RuleOfModel
 from app.commands.check import check
 from app.errors import STATUSES
 from app.jobs.job import ENDED, TRANSITIONS, Status
 from app.monitoring.metrics import Metrics, of_worker
 from app.outcomes.decision import Outcome
+from app.requests.rules import RuleOfModel
 from app.service import wire
 from app.settings import Settings
 from payoff.learners.catalogue import KINDS

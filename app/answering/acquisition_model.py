@@ -30,8 +30,8 @@ from payoff.learners.catalogue import ACQUIRES, KINDS
 # for a matrix, and a tenth of one for a cell.
 _MAX_MATRICES = 500
 _MAX_CELLS = 50_000
-# kept for a model, by matrix and prices: computing one takes up to 20 ms
-_MAX_WORTHS = 64
+# Kept for a model, by matrix and prices: those of one call, as computing one takes up to 20 ms.
+_MAX_WORTHS = _MAX_MATRICES
 # A change of the price ratio of two neighbours in the order of questions by more than this factor
 # would have led to another order.
 _MAX_RATIO_CHANGE = 3.0
@@ -87,8 +87,6 @@ class AcquisitionModel:
 
     def prices_of(self, feature_costs: Any) -> Prices:
         """The prices of the request in place of those of the card; Invalid at /feature_costs."""
-        if feature_costs is None:
-            return self.prices
         with below("/feature_costs"):
             return parse_prices(feature_costs, self.names, base=self.prices)
 
@@ -152,12 +150,12 @@ class AcquisitionModel:
         for array in (B, *prices.arrays):
             key.update(array.tobytes())
         digest = key.digest()
-        worth = self._worths.get(digest)
+        worth = self._worths.pop(digest, None)
         if worth is None:
-            # Another thread may remove this entry before it is returned.
-            worth = self._worths[digest] = self.experience.worth(B, prices, budget)
-            while len(self._worths) > _MAX_WORTHS:
-                self._worths.popitem(last=False)
+            worth = self.experience.worth(B, prices, budget)
+        self._worths[digest] = worth  # the latest; the first is the least recently used
+        if len(self._worths) > _MAX_WORTHS:
+            self._worths.popitem(last=False)
         return worth
 
 

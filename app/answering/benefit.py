@@ -8,9 +8,8 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, Field, StrictInt, WithJsonSchema
 
-from app.answering.decide import sorted_holdout
+from app.answering.decide import check_classes, sorted_holdout
 from app.answering.guarantees import CertifiedRule, certified
-from app.answering.predict import check_classes
 from app.errors import Conflict
 from app.registry.loaded import Loaded
 from app.requests.fields import (
@@ -489,7 +488,7 @@ def extent(n: int, n_classes: int, fields: MatrixFields) -> int:
     """About how many numbers a report on n rows takes; TooLarge where the matrix has more than
     `MAX_CELLS`.
     """
-    n_actions = fields.width()
+    n_actions = fields.width
     cells = n_classes * n_actions
     if cells > MAX_CELLS:
         raise TooLarge(

@@ -1,33 +1,34 @@
 """What each rule decides, by probabilities and what the request states about the stakes."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
-from itertools import chain
-from typing import Annotated, Any, Literal, NamedTuple
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+from threading import Lock
+from typing import Any, NamedTuple
 
 import numpy as np
-from pydantic import Discriminator, Field, StrictBool, StrictInt, Tag
 
-from app.answering.explain import explanations
+from app.answering.explain import contributions, explanations
 from app.errors import Conflict
-from app.outcomes.decision import EXPECTED_REWARD
 from app.registry.loaded import Loaded
-from app.requests.fields import (
-    COSTS,
-    ByClass,
-    CaseCell,
-    CostsByAction,
-    Matrices,
-    NamedMatrices,
-    Text,
-    WireModel,
+from app.requests.limits import check_limits, decide_within_limits
+from app.requests.matrices import (
+    best_in_training,
+    named_matrix,
 )
-from app.requests.guarantees import PRIORS, GuaranteedFields
-from app.requests.limits import LimitedFields, decide_within_limits
-from app.requests.matrices import check_distinct, columns_of_matrix
-from app.requests.quantities import QuantityFields
+from app.requests.rows import RowPacker, Rows
+from app.requests.rules import (
+    BELONGS,
+    DECIDES_ACTIONS,
+    Costs,
+    RuleFields,
+    RuleOfModel,
+    check_fields,
+)
+from app.tables.features import NO_FEATURES, Schema
 from app.tables.text import some_of
-from payoff.decisions.benefit import LARGEST, Prepared
+from payoff.decisions.benefit import Prepared
+from payoff.decisions.case_benefits import by_case
 from payoff.decisions.priors import under_priors
 from payoff.decisions.rules import ByCosts, beta_delta, hierarchical
 from payoff.decisions.threshold import (
@@ -37,154 +38,25 @@ from payoff.decisions.threshold import (
     decide_by_threshold,
     posterior_threshold,
 )
-from payoff.errors import Flaw, Invalid, below, pointer, reject
+from payoff.errors import Flaw, Invalid, TooLarge, below, pointer, reject
 
-Rule = Literal[
-    "expected_benefit", "threshold", "beta_delta", "hierarchical", "most_probable"
-]
-RuleOfModel = Literal[Rule, "guaranteed", "expected_reward"]
-REWARD: RuleOfModel = EXPECTED_REWARD
-"""The rule of models that learned from rewards, and of these alone."""
-# The rules that decide among the actions of a matrix; the other rules decide among the classes.
-_DECIDES_ACTIONS: tuple[RuleOfModel, ...] = (
-    "expected_benefit",
-    "threshold",
-    "guaranteed",
-)
-# The rules that read a field: a request with another rule and this field is refused.
-_BELONGS: dict[str, tuple[RuleOfModel, ...]] = {
-    "guarantee": ("guaranteed",),
-    "threshold": ("threshold",),
-    "costs": ("beta_delta", "hierarchical"),
-    "actions": _DECIDES_ACTIONS,
-    "limits": ("expected_benefit",),
-    "resources": ("expected_benefit",),
-    "explain": ("expected_benefit",),
-    "explore": ("expected_benefit",),
-    "baseline": (REWARD,),
-}
+LARGEST_ANSWER = 5_000_000  # numbers: about 90 MB of JSON, or 40 MB as an array
+# How many numbers a cell of an explanation counts for, by the longest time that one takes.
+_EXPLAINED = 25
+# How many numbers an instance counts for whose distribution is computed, by the longest time.
+_DISTRIBUTION = 100
+# The same where its quantity is limited together with the others', at 33 levels.
+_DISTRIBUTION_IN_SUM = 400
+# with more probabilities NumPy's sum is faster than a list's
+_MAX_NUMBERS_OF_LIST_SUM = 100
+# of an answer; one with more is computed in a thread
+SHORT_NUMBERS = 10_000
+# of an answer with limits, which takes less than a millisecond
+_SHORT_LIMITED_NUMBERS = 200
+_MAX_MATRICES = 256  # that are kept for a model
+_MAX_KEPT_CELLS = 1_000  # of a matrix that is kept
+BY_REWARDS = "learned from rewards; only `POST /predict` answers by it"
 _MAX_NAMES_SHOWN = 5  # of actions in a message
-
-
-class Costs(WireModel):
-    """Costs for the rules beta_delta and hierarchical: D are the minority classes, H is the
-    majority.
-    """
-
-    majority: StrictInt | Text = Field(examples=["healthy"])
-    C_HD: float = Field(
-        ge=0,
-        le=LARGEST,
-        strict=True,
-        description="taking the majority for a minority class",
-    )
-    C_DH: float = Field(
-        ge=0,
-        le=LARGEST,
-        strict=True,
-        description="taking a minority class for the majority",
-    )
-    C_DD: float | None = Field(
-        default=None,
-        ge=0,
-        le=LARGEST,
-        strict=True,
-        description="taking one minority class for another",
-    )
-
-
-def _kind_of_costs(value: Any) -> str:
-    """The kind of costs that errors are about."""
-    by_class = isinstance(value, Costs) or not isinstance(value, dict)
-    if by_class or not Costs.model_fields.keys().isdisjoint(value):
-        return "Costs"
-    return "CostsByAction"
-
-
-_PLAIN = frozenset(
-    {
-        "model",
-        "instances",
-        "benefits",
-        "cost_matrix",
-        "actions",
-        "rule",
-        "record",
-        "ids",
-        "saved",
-        "case_columns",
-    }
-)
-
-
-class RuleFields(LimitedFields, QuantityFields, GuaranteedFields):
-    """The rule that decides, the fields that it needs, and what is at stake."""
-
-    benefits: NamedMatrices | None = Field(
-        default=None,
-        description="a row per actual class, a column per action; one matrix, or one per instance;"
-        " or the name of a saved matrix",
-        examples=[
-            [[0, -1], [-10, 5]],
-            {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}},
-        ],
-    )
-    cost_matrix: Matrices | None = Field(default=None, description=COSTS)
-    rule: RuleOfModel = "expected_benefit"
-    threshold: (
-        Literal["posterior", "holdout"] | Annotated[float, Field(strict=True)] | None
-    ) = None
-    costs: (
-        Annotated[
-            Annotated[Costs, Tag("Costs")]
-            | Annotated[CostsByAction, Tag("CostsByAction")],
-            Discriminator(_kind_of_costs),
-        ]
-        | None
-    ) = Field(
-        default=None,
-        description="of beta_delta and hierarchical; or of expected_reward, by action: a number, or"
-        " a column of the case",
-        examples=[None],
-    )
-    baseline: Text | None = Field(
-        default=None,
-        description="with expected_reward: the action over which `uplift` is",
-        examples=[None],
-    )
-    priors: ByClass | None = Field(
-        default=None,
-        description="class priors where the model is used, by class",
-        examples=[{"healthy": 0.98, "ill": 0.02}],
-    )
-    explain: StrictBool = Field(
-        default=False,
-        description="say what would change each decision; in JSON answers",
-    )
-
-    explore: Annotated[float, Field(gt=0, le=0.5, strict=True)] | None = Field(
-        default=None,
-        description="the share of recorded decisions whose action is drawn at random;"
-        " `propensities` has the chance of each action",
-    )
-
-    @cached_property
-    def case_columns(self) -> frozenset[str]:
-        """The columns that cells of the matrix, or costs of actions, name."""
-        columns = columns_of_matrix(self.matrix)
-        if not isinstance(self.costs, dict):
-            return columns
-        cells = self.costs.values()
-        return columns | {cell.column for cell in cells if isinstance(cell, CaseCell)}
-
-    @cached_property
-    def is_plain(self) -> bool:
-        """Whether one matrix alone decides all cases: nothing outside `_PLAIN` was sent."""
-        return (
-            self.rule == "expected_benefit"
-            and self.model_fields_set <= _PLAIN
-            and not self.case_columns
-        )
 
 
 class Answer(NamedTuple):
@@ -214,86 +86,97 @@ class Answer(NamedTuple):
     chances: np.ndarray | None = None
 
 
-def check_fields(fields: RuleFields, model: Loaded | None) -> None:
-    """Refuse fields that the rule does not read, and a request without the fields that it needs.
+class PreparedMatrices:
+    """The last matrices that one model decided by, by the keys of their requests' fields.
 
-    Without a `model` the request has probabilities. For a model of numbers, bands are the classes.
+    Use `Loaded.once(PreparedMatrices)`: the cache lives as long as the model in memory.
     """
-    if not (fields.stated and fields.is_plain):
-        reject(chain(_foreign(fields, model), _flaws(fields), _unguaranteed(fields)))
+
+    def __init__(self, model: Loaded) -> None:
+        del model  # only the owner
+        self.by_key = dict[bytes | None, Prepared]()
+        """The matrices of requests, which need no check again; none has the key None."""
+        self._lock = Lock()
+
+    def keep(self, key: bytes | None, matrix: Prepared | None) -> None:
+        """Keep a matrix for requests with the same key, unless it is large; O(1)."""
+        if key is None or matrix is None:
+            return
+        if matrix.benefits.ndim > 2 or matrix.benefits.size > _MAX_KEPT_CELLS:
+            return
+        with self._lock:
+            if len(self.by_key) >= _MAX_MATRICES:
+                del self.by_key[next(iter(self.by_key))]  # the oldest
+            self.by_key[key] = matrix
 
 
-def _foreign(fields: RuleFields, model: Loaded | None) -> Iterator[Flaw]:
-    """What only a model of numbers answers, or only one of classes."""
-    classes = () if model is None else model.classes
-    for name in fields.of_numbers:
-        if name != "bands" or classes or model is None:
-            yield Flaw(
-                pointer(name),
-                f"{name} is about numbers, and this is about classes; leave it out",
-            )
-    if fields.priors is not None and not classes:
-        yield Flaw(
-            "/priors",
-            "priors correct the probabilities of a model, which knows the priors in training",
+def decide(
+    model: Loaded, fields: RuleFields, rows: Rows, key: bytes | None = None
+) -> Answer:
+    """The decisions for rows by a model of classes, with explanations where they are asked for.
+
+    Requests with the same `key` have the same fields, whose matrix is prepared once. Raises Invalid
+    with the place of a field that does not fit the model or the rule. O(n K A) beside the model's
+    own work.
+    """
+    matrices = model.once(PreparedMatrices)
+    matrix = matrices.by_key.get(key)
+    is_new = matrix is None
+    if matrix is None:
+        check_classes(model)
+        check_fields(fields, model)
+        matrix = named_matrix(
+            fields, model.classes, len(rows.X), model.once(best_in_training)
         )
-    if fields.rule == "guaranteed" and not classes:
-        yield Flaw(
-            "/rule",
-            "a guarantee is about a version of a model of classes; decide by another rule",
-        )
-    if fields.threshold == "holdout" and not classes:
-        yield Flaw(
-            "/threshold",
-            "the threshold 'holdout' needs a model; use 'posterior' or a number",
-        )
+        if matrix is not None:
+            check_limits(fields, matrix.actions)
+        matrices.keep(key, matrix)
+    posterior = (
+        model.once(RowPacker).posterior if rows.in_bounds else model.estimator.posterior
+    )
+    scores = posterior(rows.X)
+    check_finite(scores)
+    warnings = [*model.card.warnings, *rows.warnings]
+    row_matrices = _of_rows(matrix, rows, model.schema)
+    answer = decide_by(fields, model.classes, scores, warnings, row_matrices, model)
+    if matrix is not None and (is_new or fields.explain):
+        answer = answer._replace(matrix_in_words=matrix.in_words)
+    if not answer.explanations:
+        return answer
+    contributed, notes = contributions(model, rows.X, answer.probabilities)
+    answer = answer._replace(warnings=[*answer.warnings, *notes])
+    if not contributed:
+        return answer
+    pairs = zip(answer.explanations or (), contributed, strict=True)
+    return answer._replace(
+        explanations=[explanation | more for explanation, more in pairs]
+    )
 
 
-def _flaws(fields: RuleFields) -> Iterator[Flaw]:
-    rule = fields.rule
-    if rule == REWARD:
-        yield Flaw("/rule", f"{rule} is the rule of models that learned from rewards")
-        return
-    if rule == "expected_benefit" and not fields.stated:
-        yield Flaw(
-            "/benefits",
-            f'rule {rule} needs benefits; or ask for "rule": "most_probable"',
-        )
-    if not isinstance(fields.costs, Costs) and rule in _BELONGS["costs"]:
-        yield Flaw("/costs", f"rule {rule} needs costs of classes")
-    present = [
-        name
-        for name in _BELONGS
-        if getattr(fields, name) is not None and getattr(fields, name) is not False
-    ]
-    for name in present:
-        if rule not in _BELONGS[name]:
-            place = "/benefits" if name == "actions" and fields.saved else pointer(name)
-            yield Flaw(
-                place,
-                f"{name!r} belongs to the rule {' or '.join(_BELONGS[name])}, not to {rule}",
-            )
-    for name in ("explain", "explore"):
-        if name in present and fields.limited:
-            yield Flaw(
-                pointer(name),
-                f"with limits a decision depends on the whole batch; leave out {name}",
-            )
-    if fields.explore is not None and fields.explain:
-        yield Flaw(
-            "/explore",
-            "actions that are drawn at random have no explanation; leave out explain or explore",
-        )
+def decide_by_probabilities(
+    classes: Sequence[int | str],
+    P: np.ndarray,
+    fields: RuleFields,
+    rows: Rows,
+    schema: Schema = NO_FEATURES,
+) -> Answer:
+    """The decisions by probabilities (n, K) for rows of a schema; the fields are checked."""
+    matrix = named_matrix(fields, classes, len(P))
+    if matrix is not None:
+        check_limits(fields, matrix.actions)
+    answer = decide_by(
+        fields, classes, P, rows.warnings, _of_rows(matrix, rows, schema)
+    )
+    return (
+        answer if matrix is None else answer._replace(matrix_in_words=matrix.in_words)
+    )
 
 
-def _unguaranteed(fields: RuleFields) -> Iterator[Flaw]:
-    """What the rule `guaranteed` lacks, or cannot go with."""
-    if fields.rule != "guaranteed":
-        return
-    if fields.guarantee is None:
-        yield Flaw("/guarantee", "rule guaranteed needs the name of a saved guarantee")
-    if fields.priors is not None:
-        yield Flaw("/priors", PRIORS)
+def _of_rows(matrix: Prepared | None, rows: Rows, schema: Schema) -> Prepared | None:
+    """The matrix, or a matrix for each row where a cell depends on the case."""
+    if matrix is None or matrix.cases is None:
+        return matrix
+    return by_case(matrix, schema, rows.X, rows.columns, partial(rows.place, schema))
 
 
 def decide_by(
@@ -318,14 +201,13 @@ def decide_by(
         priors, P, prior_warnings = under_priors(
             scores, classes, model.priors, fields.priors
         )
-    if matrix is not None and matrix.is_named and rule not in _DECIDES_ACTIONS:
+    if matrix is not None and matrix.is_named and rule not in DECIDES_ACTIONS:
         named = some_of([str(name) for name in matrix.actions], _MAX_NAMES_SHOWN)
         message = f"rule {rule} decides among the classes, and the matrix has the actions {named}"
         raise Invalid.at(
             fields.place,
             f"{message}; leave out the matrix, or decide by the rule expected_benefit",
         )
-    check_distinct(fields.actions or ())
     actions = matrix.actions if matrix is not None else fields.actions or classes
     decision = None if matrix is None else matrix.decide(P)
     figures: Mapping[str, Any] = {}
@@ -336,7 +218,7 @@ def decide_by(
         choice = decide_by_threshold(probabilities[:, 1], cut)
         figures = {"threshold": cut.value}
         rule_warnings = [*cut.warnings]
-    elif rule in _BELONGS["costs"]:
+    elif rule in BELONGS["costs"]:
         choice, figures, rule_warnings = _by_costs(fields, classes, P)
     elif rule == "most_probable" or matrix is None or decision is None:
         choice = P.argmax(axis=1)
@@ -438,3 +320,66 @@ def _by_costs(
             "beta_delta needs C_DD, the cost of taking one minority class for another",
         )
     return beta_delta(P, majority, costs.C_DD, costs.C_HD, costs.C_DH)
+
+
+def check_classes(model: Loaded) -> None:
+    """Invalid at /model unless it predicts one of several classes, for which actions are."""
+    if model.regression:
+        raise Invalid.at(
+            "/model", f"{model.name!r} predicts numbers; this needs a model of classes"
+        )
+    if model.rewarded:
+        raise Invalid.at("/model", f"{model.name!r} {BY_REWARDS}")
+    if model.multilabel:
+        raise Invalid.at(
+            "/model",
+            f"{model.name!r} has several labels; `POST /retrieve` says which of them to retrieve",
+        )
+
+
+def check_finite(P: np.ndarray) -> None:
+    """Reject non-finite probabilities."""
+    # Summing a short list is ten times faster than NumPy.
+    total = sum(P.ravel().tolist()) if P.size <= _MAX_NUMBERS_OF_LIST_SUM else P.sum()
+    if not math.isfinite(total):
+        rows = np.flatnonzero(~np.isfinite(P).all(axis=1))
+        reject(
+            Flaw(
+                pointer("instances", i),
+                "the model gives no probabilities for this instance",
+            )
+            for i in rows
+        )
+
+
+def extent(fields: RuleFields, classes: Sequence[int | str], n_instances: int) -> int:
+    """How many numbers the answer will hold: one for each class and action of each instance; a
+    model of numbers has no `classes`.
+
+    An explanation counts as the work that it takes. TooLarge for more than `LARGEST_ANSWER`, which
+    few bytes can ask for.
+    """
+    n_classes = len(classes) or len(fields.bands or ()) + 1
+    n_actions = fields.width if fields.actions else max(fields.width, n_classes)
+    # An instance may have a matrix of its own; an explanation tries all changes of the matrix.
+    arrays_per_action = bool(fields.case_columns) + _EXPLAINED * fields.explain
+    numbers = n_instances * (
+        n_classes + n_actions + arrays_per_action * n_classes * n_actions
+    )
+    work = numbers
+    if fields.of_numbers and not classes:
+        work *= _DISTRIBUTION if fields.sum_at_most is None else _DISTRIBUTION_IN_SUM
+    if work > LARGEST_ANSWER:
+        raise TooLarge(
+            f"the answer would hold {work:,} numbers, more than {LARGEST_ANSWER:,}; send fewer"
+            " instances"
+        )
+    return numbers
+
+
+def is_short(fields: RuleFields, numbers: int) -> bool:
+    """Whether decisions with an answer of so many numbers take a few milliseconds at most, so that
+    the event loop may make them.
+    """
+    max_numbers = _SHORT_LIMITED_NUMBERS if fields.limits else SHORT_NUMBERS
+    return numbers <= max_numbers and not fields.explain and not fields.resources

@@ -1,8 +1,9 @@
 """Outcomes of recorded decisions: stored, and erased."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import islice
 from time import time
 from typing import Annotated, Any
 
@@ -19,7 +20,7 @@ from app.outcomes.tables import MAX_ID
 from app.requests.fields import TIME_FORM, Moment, Number, Text, WireModel
 from app.stores import Stores
 from app.tables.text import MISSING, normal, refused_character
-from payoff.errors import MAX_ERRORS, Flaw, TooLarge, pointer, reject, unknown_at
+from payoff.errors import MAX_ERRORS, Flaw, Invalid, TooLarge, pointer, unknown_at
 from payoff.evidence.intervals import LARGEST_EARNED
 
 MAX_OUTCOMES = 100_000  # of a request
@@ -119,14 +120,16 @@ class OutcomesRequest(WireModel):
 
     def rows(self) -> OutcomeRows:
         """The outcomes as rows; Invalid where one states neither a truth nor a benefit."""
-        reject(
+        flaws = [
             Flaw(
                 pointer("outcomes", i, "truth"),
                 "the truth is required, or null while it is open",
             )
             for i, outcome in enumerate(self.outcomes)
             if outcome.model_fields_set.isdisjoint(("truth", "benefit"))
-        )
+        ]
+        if flaws:
+            raise Invalid.of(flaws)
         rows = [
             (outcome.id, outcome.truth, outcome.action, outcome.benefit, outcome.at)
             for outcome in self.outcomes
@@ -152,7 +155,9 @@ def store(
     and then stores nothing; Unavailable where decisions keep moving. O(n log n).
     """
     check_count(len(outcomes.rows))
-    reject(_flaws(outcomes))
+    flaws = [*islice(_flaws(outcomes), MAX_ERRORS)]
+    if flaws:
+        raise Invalid.of(flaws)
     ids = list(
         dict.fromkeys(
             id_
@@ -165,7 +170,9 @@ def store(
         located = {
             id_: located[id_] for id_ in located if caller.allows(located[id_].model)
         }
-        resolved = _resolved(outcomes, located)
+        resolved, flaws = _resolved(outcomes, located)
+        if flaws:
+            raise Invalid.of(flaws)
         try:
             with stores.database.writing() as connection:
                 received = intake.store(connection, resolved, correct=correct)
@@ -244,37 +251,40 @@ def _flaws(outcomes: OutcomeRows) -> Iterator[Flaw]:
             yield Flaw(outcomes.place(i, "at"), message)
 
 
+@dataclass
 class _Codes:
     """The codes of classes and actions by their names, and the flaws of names that are unknown."""
 
-    def __init__(self, place: Callable[[int, str], str]) -> None:
-        self.flaws: list[Flaw] = []
-        self._place = place
-        self._codes: dict[tuple[Label, ...], dict[str, int]] = {}
+    place: Callable[[int, str], str]
+    flaws: list[Flaw] = field(default_factory=list)
+    _codes: dict[tuple[Label, ...], dict[str, int]] = field(default_factory=dict)
 
     def code(
-        self, i: int, field: str, label: Label | float, names: tuple[Label, ...]
+        self, i: int, name: str, label: Label | float, names: tuple[Label, ...]
     ) -> int:
-        """The position of a label among `names`; 0 and a flaw at the field of row i if unknown."""
+        """The position of a label among `names`; 0 and a flaw at the field `name` of row i if
+        unknown.
+        """
         codes = self._codes.get(names)
         if codes is None:
-            codes = self._codes[names] = {str(name): k for k, name in enumerate(names)}
+            codes = self._codes[names] = {str(word): k for k, word in enumerate(names)}
         text = str(label)
+        if text in codes:
+            return codes[text]
         # pandas writes integers beside missing ones as 1.0; other systems write other Unicode.
-        for spelling in (text, text.removesuffix(".0"), normal(text)):
+        for spelling in (text.removesuffix(".0"), normal(text)):
             if spelling in codes:
                 return codes[spelling]
-        kind = "class" if field == "truth" else field
-        self.flaws.append(unknown_at(self._place(i, field), kind, label, codes))
+        kind = "class" if name == "truth" else name
+        self.flaws.append(unknown_at(self.place(i, name), kind, label, codes))
         return 0
 
 
 def _resolved(
     outcomes: OutcomeRows, located: Mapping[str, Located]
-) -> dict[str, tuple[Located, Outcome]]:
-    """The outcomes of located decisions, as codes of their terms, by the ids.
-
-    Invalid where a name is none of the terms', and at a second, different outcome of one decision.
+) -> tuple[dict[str, tuple[Located, Outcome]], list[Flaw]]:
+    """The outcomes of located decisions, as codes of their terms, by the ids; and the flaws: one
+    where a name is none of the terms', and at a second, different outcome of one decision.
     """
     codes = _Codes(outcomes.place)
     flaws = codes.flaws
@@ -311,8 +321,7 @@ def _resolved(
             flaws.append(Flaw(outcomes.place(i, "id"), message))
         if len(flaws) >= MAX_ERRORS:
             break
-    reject(flaws)
-    return resolved
+    return resolved, flaws
 
 
 def _worded(decision: Located, outcome: Outcome) -> dict[str, Any]:

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from functools import partial
 from typing import Annotated, Any, NamedTuple
 
-import numpy as np
-import orjson
 from pydantic import BaseModel, Field, RootModel, WithJsonSchema
 
 from app.access.caller import Caller
 from app.answering.decide import (
     Answer,
-    RuleFields,
-    RuleOfModel,
-    check_fields,
-    decide_by,
+    check_finite,
+    decide,
+    decide_by_probabilities,
+    extent,
 )
-from app.answering.explain import Explanation, contributions
+from app.answering.explain import Explanation
 from app.answering.record import (
     RecordField,
     explored,
@@ -41,32 +37,15 @@ from app.requests.fields import (
     Text,
 )
 from app.requests.limits import LimitAnswer
-from app.requests.matrices import best_in_training, named_matrix
-from app.requests.prepared_matrices import PreparedMatrices
 from app.requests.quantities import Quantities, banded, quantities
-from app.requests.rows import RowPacker, Rows
+from app.requests.rows import Rows
+from app.requests.rules import RuleFields, RuleOfModel, check_fields
 from app.stores import Stores
-from app.tables.features import NO_FEATURES, Schema
-from payoff.decisions.benefit import Prepared
-from payoff.decisions.case_benefits import by_case
-from payoff.errors import Flaw, Invalid, TooLarge, pointer, reject
+from payoff.errors import Invalid
 
-LARGEST_ANSWER = 5_000_000  # numbers: about 90 MB of JSON, or 40 MB as an array
-# How many numbers a cell of an explanation counts for, by the longest time that one takes.
-_EXPLAINED = 25
-# How many numbers an instance counts for whose distribution is computed, by the longest time.
-_DISTRIBUTION = 100
-# The same where its quantity is limited together with the others', at 33 levels.
-_DISTRIBUTION_IN_SUM = 400
 # values in memory for each feature of an instance that is explained or recorded
 _KEPT = 2
 _RECORDED = 12  # values in memory for each recorded decision
-# with more probabilities NumPy's sum is faster than a list's
-_MAX_NUMBERS_OF_LIST_SUM = 100
-_MAX_KEY = 2_000  # bytes of fields that are not checked again
-
-
-BY_REWARDS = "learned from rewards; only `POST /predict` answers by it"
 
 
 class PredictFields(RuleFields, RecordField):
@@ -250,71 +229,6 @@ def _answer(model: Loaded | None, question: PredictQuestion) -> Answer | Quantit
     )
 
 
-def decide(
-    model: Loaded, fields: RuleFields, rows: Rows, key: bytes | None = None
-) -> Answer:
-    """The decisions for rows by a model of classes, with explanations where they are asked for.
-
-    Requests with the same `key` have the same fields, whose matrix is prepared once. Raises Invalid
-    with the place of a field that does not fit the model or the rule. O(n K A) beside the model's
-    own work.
-    """
-    matrices = model.once(PreparedMatrices)
-    matrix = matrices.get(key)
-    is_new = matrix is None
-    if matrix is None:
-        check_classes(model)
-        check_fields(fields, model)
-        matrix = named_matrix(
-            fields, model.classes, len(rows.X), model.once(best_in_training)
-        )
-        matrices.keep(key, matrix)
-    posterior = (
-        model.once(RowPacker).posterior if rows.in_bounds else model.estimator.posterior
-    )
-    scores = posterior(rows.X)
-    check_finite(scores)
-    warnings = [*model.card.warnings, *rows.warnings]
-    row_matrices = _of_rows(matrix, rows, model.schema)
-    answer = decide_by(fields, model.classes, scores, warnings, row_matrices, model)
-    if matrix is not None and (is_new or fields.explain):
-        answer = answer._replace(matrix_in_words=matrix.in_words)
-    if not answer.explanations:
-        return answer
-    contributed, notes = contributions(model, rows.X, answer.probabilities)
-    answer = answer._replace(warnings=[*answer.warnings, *notes])
-    if not contributed:
-        return answer
-    pairs = zip(answer.explanations or (), contributed, strict=True)
-    return answer._replace(
-        explanations=[explanation | more for explanation, more in pairs]
-    )
-
-
-def decide_by_probabilities(
-    classes: Sequence[int | str],
-    P: np.ndarray,
-    fields: RuleFields,
-    rows: Rows,
-    schema: Schema = NO_FEATURES,
-) -> Answer:
-    """The decisions by probabilities (n, K) for rows of a schema; the fields are checked."""
-    matrix = named_matrix(fields, classes, len(P))
-    answer = decide_by(
-        fields, classes, P, rows.warnings, _of_rows(matrix, rows, schema)
-    )
-    return (
-        answer if matrix is None else answer._replace(matrix_in_words=matrix.in_words)
-    )
-
-
-def _of_rows(matrix: Prepared | None, rows: Rows, schema: Schema) -> Prepared | None:
-    """The matrix, or a matrix for each row where a cell depends on the case."""
-    return matrix and by_case(
-        matrix, schema, rows.X, rows.columns, partial(rows.place, schema)
-    )
-
-
 def check_one_source(
     model: str | None, *, probabilities: bool, instances: bool
 ) -> None:
@@ -343,88 +257,17 @@ def check_source(
         )
 
 
-def key_of(document: dict[str, Any]) -> bytes | None:
-    """A key of all fields but `instances`: their JSON, in which 1, 1.0, true and -0.0 differ.
-
-    None where it is long, or has ids or columns: no other request has the same, and they are not to
-    be kept in memory.
-    """
-    if (
-        "ids" in document
-        or "columns" in document
-        or isinstance(document.get("record"), dict)
-    ):
-        return None
-    fields = document.copy()
-    del fields["instances"]
-    try:
-        key = orjson.dumps(fields)
-    except orjson.JSONEncodeError:  # nested too deep
-        return None
-    return key if len(key) <= _MAX_KEY else None
-
-
-def check_classes(model: Loaded) -> None:
-    """Invalid at /model unless it predicts one of several classes, for which actions are."""
-    if model.regression:
-        raise Invalid.at(
-            "/model", f"{model.name!r} predicts numbers; this needs a model of classes"
-        )
-    if model.rewarded:
-        raise Invalid.at("/model", f"{model.name!r} {BY_REWARDS}")
-    if model.multilabel:
-        raise Invalid.at(
-            "/model",
-            f"{model.name!r} has several labels; `POST /retrieve` says which of them to retrieve",
-        )
-
-
-def extent(model: Loaded | None, fields: PredictFields, n_instances: int) -> int:
-    """How many numbers the answer will hold: one for each class and action of each instance.
-
-    An explanation counts as the work that it takes. TooLarge for more than `LARGEST_ANSWER`, which
-    few bytes can ask for.
-    """
-    classes = (fields.classes or ()) if model is None else model.classes
-    n_classes = len(classes) or len(fields.bands or ()) + 1
-    n_actions = fields.width(n_classes)
-    # An instance may have a matrix of its own; an explanation tries all changes of the matrix.
-    arrays_per_action = bool(fields.case_columns) + _EXPLAINED * fields.explain
-    numbers = n_instances * (
-        n_classes + n_actions + arrays_per_action * n_classes * n_actions
-    )
-    work = numbers
-    if fields.of_numbers and not classes:
-        work *= _DISTRIBUTION if fields.sum_at_most is None else _DISTRIBUTION_IN_SUM
-    if work > LARGEST_ANSWER:
-        raise TooLarge(
-            f"the answer would hold {work:,} numbers, more than {LARGEST_ANSWER:,}; send fewer"
-            " instances"
-        )
-    return numbers
+def classes_of(model: Loaded | None, fields: PredictFields) -> Sequence[int | str]:
+    """The classes of the model, or those that the request names; none of a model of numbers."""
+    return (fields.classes or ()) if model is None else model.classes
 
 
 def extent_in_memory(model: Loaded | None, fields: PredictFields, rows: Rows) -> int:
     """About how many values in memory the work and its answer take; TooLarge as `extent`."""
     records = fields.record is not None
-    numbers = extent(model, fields, len(rows.X))
+    numbers = extent(fields, classes_of(model, fields), len(rows.X))
     return (
         numbers
         + rows.X.size * _KEPT * (fields.explain or records)
         + len(rows.X) * _RECORDED * records
     )
-
-
-def check_finite(P: np.ndarray) -> None:
-    """Reject non-finite probabilities."""
-    # Summing a short list is ten times faster than NumPy.
-    total = sum(P.ravel().tolist()) if P.size <= _MAX_NUMBERS_OF_LIST_SUM else P.sum()
-    if not math.isfinite(total):
-        rows = np.flatnonzero(~np.isfinite(P).all(axis=1))
-        reject(
-            Flaw(
-                pointer("instances", i),
-                "the model gives no probabilities for this instance",
-            )
-            for i in rows
-        )

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from hashlib import blake2b
 from time import time
 from typing import Annotated, Any, NamedTuple
@@ -14,7 +15,7 @@ import numpy as np
 from pydantic import BeforeValidator, Field, StrictBool, WithJsonSchema
 
 from app.access.caller import ANYBODY, Caller, Scope
-from app.answering.decide import Answer, RuleFields
+from app.answering.decide import Answer
 from app.errors import Forbidden
 from app.outcomes.decision import (
     A_REWARD,
@@ -30,6 +31,7 @@ from app.outcomes.tables import MAX_ID
 from app.registry.loaded import Loaded
 from app.requests.fields import TIME_FORM, Moment, Text, WireModel
 from app.requests.quantities import Quantities
+from app.requests.rules import RuleFields
 from app.stores import Stores
 from app.tables.text import refused_character
 from payoff.errors import Flaw, Invalid, TooLarge, pointer, reject
@@ -89,7 +91,7 @@ class RecordField(WireModel):
         " for `POST /outcomes`",
     )
 
-    @property
+    @cached_property
     def segments(self) -> Sequence[str]:
         """The columns whose values are recorded."""
         return () if self.record is None else self.record.segments

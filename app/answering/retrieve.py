@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from app.answering.predict import BY_REWARDS, LARGEST_ANSWER, check_finite
+from app.answering.decide import BY_REWARDS, LARGEST_ANSWER, check_finite
 from app.answering.set_losses import holdout_losses
 from app.errors import Conflict
 from app.registry.loaded import Loaded

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from app.answering.decide import REWARD, Answer, Costs, RuleFields
+from app.answering.decide import Answer
 from app.registry.loaded import Loaded
 from app.requests.fields import CaseCell
 from app.requests.limits import decide_within_limits
 from app.requests.rows import Rows
+from app.requests.rules import REWARD, Costs, RuleFields
 from payoff.decisions.benefit import decide
 from payoff.decisions.case_benefits import CaseBenefits, Term
 from payoff.errors import Flaw, pointer, reject, unknown_at

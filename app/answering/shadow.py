@@ -3,8 +3,7 @@
 import logging
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from threading import Event, Lock, Thread
 from time import sleep
 
@@ -12,8 +11,8 @@ import orjson
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.access.caller import Caller
-from app.answering.decide import RuleFields
-from app.answering.predict import PredictFields, decide
+from app.answering.decide import decide
+from app.answering.predict import PredictFields
 from app.answering.record import explored
 from app.errors import NotFound
 from app.outcomes.decision import Batch, day_of
@@ -23,6 +22,7 @@ from app.registry.loaded import Loaded
 from app.registry.registry import Registry
 from app.registry.snapshot import Reference
 from app.requests.rows import NOTHING, Rows, texts_of_rows
+from app.requests.rules import RuleFields
 from app.stores import Stores
 from payoff.errors import Flaw, Invalid, PayoffError, pointer, reject
 
@@ -136,16 +136,16 @@ class ShadowDecider:
         if self._thread.is_alive():
             self._thread.join()
 
-    def watched(
+    def offer_recorded(
         self, batch: Batch, model: Loaded, fields: PredictFields, rows: Rows
-    ) -> Batch:
-        """The batch, on whose rows the challengers of the reference decide once it is stored.
+    ) -> None:
+        """Have the challengers of the reference decide on the rows of a batch that is stored.
 
         They do not where it has a guarantee, which is about one version alone.
         """
         challengers = self._shadows.of(fields.model or "")
         if not challengers or not batch.rows or fields.certified is not None:
-            return batch
+            return
         ids = [row.id for row in batch.rows]
         question = fields.model_copy(update={"explain": False})
         rows = rows._replace(
@@ -154,7 +154,7 @@ class ShadowDecider:
         offered = Offered(
             challengers, model, day_of(batch.rows[0].at), question, rows, ids
         )
-        return replace(batch, stored=partial(self.offer, offered))
+        self.offer(offered)
 
     def offer(self, offered: Offered) -> None:
         """Put the request in the queue of the thread; never waits."""

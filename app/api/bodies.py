@@ -9,7 +9,7 @@ from fastapi import Request, Response
 from pydantic import BaseModel, ValidationError
 
 from app.api.codecs import binary_tensors
-from app.api.codecs.json import check_document, parsed, syntax_error
+from app.api.codecs.json import parsed, refused_texts, syntax_error
 from app.api.codecs.media_types import JSON
 from app.api.exchange import charge_of
 from app.api.limiters import pace_of, run
@@ -153,7 +153,7 @@ def parsed_text(name: str, text: str) -> Any:
             raise Invalid.at(pointer(name), message) from error
         return text
     with below(pointer(name)):
-        check_document(value, content)
+        reject(refused_texts(value))
     return value
 
 

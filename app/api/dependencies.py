@@ -5,18 +5,13 @@ from typing import Annotated, cast
 from fastapi import Depends, Query, Request
 
 from app.access.caller import Caller
-from app.api.exchange import caller_of
+from app.api.exchange import caller_of, exchange_of
 from app.stores import Stores
-
-
-def stores_of(request: Request) -> Stores:
-    """The stores of the application."""
-    return cast(Stores, request.app.state.service.stores)
 
 
 async def _stores(request: Request) -> Stores:
     """The stores as a dependency: `async`, so that it needs no thread, which may all be in use."""
-    return stores_of(request)
+    return cast(Stores, request.app.state.service.stores)
 
 
 async def _caller(request: Request) -> Caller:
@@ -37,4 +32,4 @@ async def only_own_models(request: Request) -> None:
     """Forbidden where the path names a model that the key is not for."""
     reference = request.path_params.get("name", request.path_params.get("ref"))
     if reference is not None:
-        caller_of(request).need_model(reference)
+        exchange_of(request.scope).caller.need_model(reference)

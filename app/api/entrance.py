@@ -10,18 +10,27 @@ the gate's.
 import asyncio
 from collections.abc import Mapping
 from time import perf_counter
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
+import numpy as np
+import orjson
 import structlog
 from starlette.types import Message, Receive, Scope, Send
 
 from app.access.caller import Caller, Keyring
-from app.answering.predict import PredictQuestion, extent
+from app.answering.decide import (
+    PreparedMatrices,
+    check_finite,
+    decide,
+    extent,
+    is_short,
+)
+from app.answering.predict import PredictQuestion
 from app.api.bodies import MATRIX_HEADER
-from app.api.codecs.answers import json_of
-from app.api.codecs.json import INLINE_BYTES, document_of
+from app.api.codecs.answers import Answered, json_of
+from app.api.codecs.json import INLINE_BYTES, document_of, json_bytes
 from app.api.codecs.media_types import JSON
-from app.api.codecs.predict_bodies import body_of_document
+from app.api.codecs.predict_bodies import body_of_document, question_of
 from app.api.exchange import (
     ALWAYS,
     UNLESS_OWN,
@@ -32,11 +41,13 @@ from app.api.exchange import (
 )
 from app.api.gate import PREDICT, Gate
 from app.api.memory import SMALL, BodyLimits
-from app.api.routes.predict import answer_to, pace_of_answer, question_of, quick_answer
 from app.monitoring.metrics import RequestMetrics
 from app.registry.loaded import Loaded
+from app.requests.rows import RowPacker
 from app.stores import Stores
+from payoff.decisions.benefit import Prepared
 from payoff.errors import PayoffError
+from payoff.learners.background import DRAWS
 
 HELD_SECONDS = 1.0  # that the rest of a short body may take
 PATH = "/predict"
@@ -67,6 +78,38 @@ class Hot(NamedTuple):
             [b"%b: %b\r\n" % header for header in (*defaults, *self.headers)]
         )
         return b"HTTP/1.1 200 OK\r\n%b\r\n%b" % (head, self.body)
+
+
+class Frame(NamedTuple):
+    """The beginning and the end of the JSON of all answers of a model by one matrix alone."""
+
+    head: bytes
+    tail: bytes
+
+    @classmethod
+    def of(cls, model: Loaded, matrix: Prepared) -> Self:
+        head = {
+            "model": model.named,
+            "rule": "expected_benefit",
+            "classes": model.classes,
+            "actions": matrix.actions,
+        }
+        warnings = [*model.card.warnings, *matrix.warnings]
+        return cls(
+            json_bytes(head)[:-1] + b",", b"," + json_bytes({"warnings": warnings})[1:]
+        )
+
+    def around(
+        self, names: list[int | str], P: np.ndarray, expected: np.ndarray
+    ) -> bytes:
+        """The document that `answers.json_of` makes."""
+        columns = {
+            "decisions": names,
+            "probabilities": P.tolist(),
+            "expected_benefits": expected.tolist(),
+        }
+        # For a few rows lists are faster than arrays.
+        return b"%b%b%b" % (self.head, orjson.dumps(columns)[1:-1], self.tail)
 
 
 class Entrance:
@@ -142,15 +185,14 @@ class Entrance:
         if not isinstance(reference, str) or not caller.allows(reference):
             return None
         model = self._stores.registry.cache.get(reference)
-        if model is None or model.regression:
+        if model is None or model.regression or model.rewarded:
             return None
         predict_body = body_of_document(document, body)
-        if predict_body.fields.record:
+        fields = predict_body.fields
+        if fields.record or fields.explore is not None:
             return None
         question = question_of(predict_body, model, self._stores)
-        content = quick_answer(model, question) or self._content(
-            caller, model, question, len(body)
-        )
+        content = _quick_content(model, question) or _content(model, question)
         if content is None or len(content) > SMALL:
             return None
         headers = [
@@ -164,17 +206,6 @@ class Entrance:
         return Hot(
             request_id, [*headers, *rate, *ALWAYS, *UNLESS_OWN], content, counted, began
         )
-
-    def _content(
-        self, caller: Caller, model: Loaded, question: PredictQuestion, size: int
-    ) -> bytes | None:
-        """The JSON of an answer; None where it needs a thread, or would be long."""
-        if pace_of_answer(question, model, size) != "now":
-            return None
-        if extent(model, question.fields, len(question.rows.X)) * _NUMBER_BYTES > SMALL:
-            return None
-        answer, _ = answer_to(self._stores, caller, model, question, JSON)
-        return json_of(answer)
 
     def count(self, scope: Scope, hot: Hot) -> None:
         """Count an answer, and write its line."""
@@ -211,3 +242,37 @@ class Entrance:
             return received.pop() if received else await receive()
 
         return receive_again
+
+
+def _content(model: Loaded, question: PredictQuestion) -> bytes | None:
+    """The JSON of an answer; None where it needs a thread, or would be long."""
+    fields, rows, key = question
+    numbers = extent(fields, model.classes, len(rows.X))
+    # Gaps, of which there may be warnings, are filled in several ways.
+    work = numbers * DRAWS if rows.warnings else numbers
+    if not (model.inline and is_short(fields, work)):
+        return None
+    if numbers * _NUMBER_BYTES > SMALL:
+        return None
+    return json_of(Answered(decide(model, fields, rows, key), model, rows.carried))
+
+
+def _quick_content(model: Loaded, question: PredictQuestion) -> bytes | None:
+    """The answer as JSON, in a fifth of the time, to a question that need not be recorded.
+
+    None unless the rows are a few within the bounds of training, and one matrix alone decides,
+    which decided before.
+    """
+    fields, rows, key = question
+    if not rows.in_bounds or rows.carried.columns:
+        return None
+    matrix = model.once(PreparedMatrices).by_key.get(key)
+    if matrix is None or not fields.is_plain:
+        return None
+    P = model.once(RowPacker).posterior(rows.X)
+    check_finite(P)
+    choice, expected = matrix.decide(P)
+    frame: Frame | None = matrix.notes.get("frame")
+    if frame is None:
+        frame = matrix.notes.setdefault("frame", Frame.of(model, matrix))
+    return frame.around([matrix.actions[a] for a in choice.tolist()], P, expected)

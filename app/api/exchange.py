@@ -95,11 +95,18 @@ class Exchange:
 
 
 def exchange_of(scope: Scope) -> Exchange:
-    """The exchange of a request."""
+    """The exchange of a request; its id is that of the header X-Request-ID where it has a valid
+    one.
+    """
     state = scope.setdefault("state", {})
     exchange = state.get(_STATE_KEY)
     if exchange is None:
-        exchange = state[_STATE_KEY] = Exchange(_request_id_of(scope))
+        request_id = f"{_PROCESS}{next(_numbers):08x}"
+        for name, value in scope["headers"]:
+            if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
+                request_id = str(value, "ascii")
+                break
+        exchange = state[_STATE_KEY] = Exchange(request_id)
     return cast(Exchange, exchange)
 
 
@@ -158,14 +165,6 @@ class Channel:
             headers += [header for header in UNLESS_OWN if header[0] not in names]
             message["headers"] = headers
         await self._send(message)
-
-
-def _request_id_of(scope: Scope) -> str:
-    """The value of the header X-Request-ID where it is a valid id, else a new id."""
-    for name, value in scope["headers"]:
-        if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
-            return str(value, "ascii")
-    return f"{_PROCESS}{next(_numbers):08x}"
 
 
 def announced(length: bytes) -> int | None:
@@ -237,10 +236,11 @@ class ExchangeLayer:
         structlog.contextvars.bind_contextvars(request_id=exchange.request_id)
         takes_place = not scope["path"].startswith(_HEALTH)
         self._running += takes_place
+        app = self._app
+        if takes_place and self._running > MAX_AT_ONCE:
+            app = _refuse
         try:
-            if takes_place:
-                self._check_running()
-            await self._app(scope, channel.receive, channel.send)
+            await app(scope, channel.receive, channel.send)
         except ClientDisconnect:
             pass
         except Exception as error:
@@ -265,6 +265,6 @@ class ExchangeLayer:
             self._records.add(scope, route, exchange.request_id, status, seconds)
             structlog.contextvars.clear_contextvars()
 
-    def _check_running(self) -> None:
-        if self._running > MAX_AT_ONCE:
-            raise Busy(f"{MAX_AT_ONCE:,} requests are in progress; try again later")
+
+async def _refuse(_scope: Scope, _receive: Receive, _send: Send) -> None:
+    raise Busy(f"{MAX_AT_ONCE:,} requests are in progress; try again later")

@@ -13,10 +13,10 @@ from fastapi.sse import ServerSentEvent
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
-from app.api.dependencies import CallerDep, StoresDep, stores_of
+from app.api.dependencies import CallerDep, StoresDep
 from app.api.errors import Problem, problems, stored_problem
 from app.api.exchange import caller_of
-from app.api.limiters import limiters
+from app.api.service import Service
 from app.jobs.job import Job
 from app.training import jobs as usecase
 
@@ -80,11 +80,10 @@ async def _states(request: Request, job: Job) -> AsyncGenerator[Job, None]:
     """
     clock = asyncio.get_running_loop().time
     yield job
-    while not (job.ended or request.app.state.service.stopping.is_set()):
+    service: Service = request.app.state.service
+    while not (job.ended or service.stopping.is_set()):
         await asyncio.sleep(_LOOK_SECONDS - clock() % _LOOK_SECONDS)
-        job = await limiters(request).looks.run(
-            usecase.look, stores_of(request), job.id
-        )
+        job = await service.limiters.looks.run(usecase.look, service.stores, job.id)
         yield job
 
 

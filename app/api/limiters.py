@@ -11,7 +11,7 @@ from fastapi import Request
 from starlette.requests import ClientDisconnect
 
 from app.api.codecs.json import INLINE_BYTES
-from app.api.exchange import MAX_AT_ONCE, caller_of
+from app.api.exchange import MAX_AT_ONCE, caller_of, exchange_of
 from app.errors import Busy, NotFound
 from app.registry.loaded import Loaded
 from app.registry.registry import Registry
@@ -73,7 +73,12 @@ class Limiter:
         No function is called for a client that disconnected while it waited; one that runs is
         bounded by its own limits.
         """
-        share = self._share_of(request)
+        key = exchange_of(
+            request.scope
+        ).caller.client  # those without one share all threads
+        self._shares = {k: share for k, share in self._shares.items() if share.calls}
+        threads = self._count if key is None else max(self._count // 2, 1)
+        share = self._shares.setdefault(key, _Share(CapacityLimiter(threads)))
         if share.calls >= self._max_calls:
             raise Busy(
                 "too many requests of this kind are waiting; try again later",
@@ -90,15 +95,6 @@ class Limiter:
                 return await to_thread.run_sync(function, *args, limiter=_NO_LIMIT)
         finally:
             share.calls -= 1
-
-    def _share_of(self, request: Request) -> _Share:
-        """The share of the key of the request; callers without a key share all threads."""
-        self._shares = {
-            key: share for key, share in self._shares.items() if share.calls
-        }
-        key = caller_of(request).client
-        threads = self._count if key is None else max(self._count // 2, 1)
-        return self._shares.setdefault(key, _Share(CapacityLimiter(threads)))
 
 
 class Once:

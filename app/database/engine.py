@@ -99,7 +99,8 @@ class Database:
         *,
         without_timeout: bool,
     ) -> Iterator[Connection]:
-        self._breaker.admit(DatabaseAway)
+        if self._breaker.reason:  # else the call would do nothing
+            self._breaker.admit(DatabaseAway)
         with self.translating(), begin() as connection:
             if not self._answered:
                 self._answered = True

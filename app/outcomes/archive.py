@@ -220,7 +220,8 @@ class Archive:
         max_days: float,
     ) -> dict[str, Located]:
         located = _in_tables(connection, ids)
-        places = _sealed_places(connection, [id_ for id_ in ids if id_ not in located])
+        unlocated = [id_ for id_ in ids if id_ not in located]
+        places = _sealed_places(connection, unlocated) if unlocated else {}
         files: dict[Day, list[SealedFile]] = {}
         sealed_days = {day for _, day in places.values()}
         for days in chunks(

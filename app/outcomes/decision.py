@@ -6,7 +6,7 @@ A request encodes its rows itself, so that the thread that stores them has less 
 
 import secrets
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, date, datetime
 from functools import cached_property
@@ -187,14 +187,13 @@ class Batch:
     """The decisions of one request, which are stored together or not at all.
 
     `terms` has the terms by digest. The ids of the request are at `place`, those of the rows at
-    `positions` there, by default at all of them. `stored` is called when the rows are durable.
+    `positions` there, by default at all of them.
     """
 
     rows: Sequence[Row]
     terms: Mapping[str, Terms]
     place: str = ""
     positions: Sequence[int] | None = None
-    stored: Callable[[], None] | None = None
 
     @property
     def has_ids_of_client(self) -> bool:

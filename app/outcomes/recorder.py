@@ -131,8 +131,6 @@ class Recorder:
                 rows.extend(result)
             elif not isinstance(result, Conflict | Invalid):
                 self.totals.failures.inc()
-            if error is None and waiting.batch.stored is not None:
-                waiting.batch.stored()
         self.totals.add(rows)
         with self._lock:
             self.pending -= sum(len(waiting.batch.rows) for waiting in group)

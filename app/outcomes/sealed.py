@@ -261,6 +261,8 @@ class SealedFiles:
                             raise
                         continue
                     yield from sealed_day.in_tables()
+                if not sealed_day.files:
+                    return
                 try:
                     yield from sealed_day.in_files()
                 except FileNotFoundError as error:
@@ -296,20 +298,20 @@ class SealedDay:
         names = [name for name in query.names if name in OF_DECISIONS]
         self._decision_names = list(dict.fromkeys(["id", *names]))
         self._outcome_names = [name for name in query.names if name in OUTCOME]
-        self._erased = pa.array(
-            rows.erased_of(connection, query.model, day), pa.string()
-        )
-        self._files: list[OpenFile] = []
+        self.files: list[OpenFile] = []
         names = ["id", "revision", *self._outcome_names]
         of_day = rows.of_day(OUTCOMES, query.model, day)
         recent = outcome_table(rows.columns(connection, OF_OUTCOMES, of_day, sort=True))
         tables = [recent.select(names)]
         for file in rows.files_of(connection, query.model, day):
             if file.kind == "decisions":
-                self._files.append(open_files.enter_context(files.open(file)))
+                self.files.append(open_files.enter_context(files.open(file)))
             else:
                 with files.open(file) as outcomes:
                     tables += outcomes.parts(names)
+        # An erased case is in no table, but files may still have it.
+        erased = rows.erased_of(connection, query.model, day) if self.files else []
+        self._erased = pa.array(erased, pa.string())
         self._outcomes = _latest(tables)
         self._outcome_ids = self._outcomes["id"].combine_chunks()
 
@@ -323,20 +325,22 @@ class SealedDay:
         for batch in rows.columns(
             connection, OF_DECISIONS, of_day, self._decision_names
         ):
-            if sealed_ids is None:
+            if sealed_ids is None and self.files:
                 sealed_ids = self._sealed_ids()
             shadows = rows.shadows(connection, batch["id"]) if has_shadows else {}
             table = decision_table(
                 batch, rows.contents(connection, batch["terms"]), shadows
             )
-            is_sealed = pc.is_in(table["id"], value_set=sealed_ids)
-            cases = self._cases(table.filter(pc.invert(is_sealed)))
+            if sealed_ids is not None:
+                is_sealed = pc.is_in(table["id"], value_set=sealed_ids)
+                table = table.filter(pc.invert(is_sealed))
+            cases = self._cases(table)
             if len(cases):
                 yield cases
 
     def in_files(self) -> Iterator[Cases]:
         """The cases of the files."""
-        for file in self._files:
+        for file in self.files:
             for part in file.parts([*self._decision_names, *file.challengers]):
                 cases = self._cases(part)
                 if len(cases):
@@ -346,7 +350,7 @@ class SealedDay:
         """The ids of the decisions in files."""
         ids = [
             part["id"].combine_chunks()
-            for file in self._files
+            for file in self.files
             for part in file.parts(["id"])
         ]
         return pa.chunked_array(ids, pa.string()).combine_chunks()

@@ -16,8 +16,7 @@ import orjson
 from pydantic import Field
 
 from app.access.caller import Caller
-from app.answering.decide import Costs, Rule, RuleFields, check_fields
-from app.answering.predict import decide_by_probabilities
+from app.answering.decide import decide_by_probabilities
 from app.errors import NotFound
 from app.jobs.job import Job
 from app.outcomes.decision import UNKNOWN, Cases, Terms, day_of
@@ -36,6 +35,7 @@ from app.requests.matrices import (
     read_matrix,
 )
 from app.requests.rows import Rows
+from app.requests.rules import Costs, Rule, RuleFields, check_fields
 from app.requests.saved_matrices import with_saved
 from app.requests.specifications import ReplaySpec
 from app.stores import Stores

@@ -8,9 +8,8 @@ import orjson
 from pydantic import Field
 
 from app.access.caller import Caller
-from app.answering.decide import RuleFields
+from app.answering.decide import decide
 from app.answering.outcomes import NO_DECISION
-from app.answering.predict import decide
 from app.database.pages import page_of, place_of
 from app.errors import NotFound
 from app.outcomes.archive import Located
@@ -21,6 +20,7 @@ from app.report.report import moment, versions_of
 from app.report.slices import Slice, slices
 from app.requests.fields import Period, Text
 from app.requests.rows import encode_instances
+from app.requests.rules import RuleFields
 from app.stores import Stores
 from app.tables.text import refused_character
 

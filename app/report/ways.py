@@ -211,21 +211,25 @@ class Ways:
         n = self.perfect.count
         if not n:
             return None
-
-        def line(paired: Paired) -> dict[str, Any]:
-            return {
+        single = self._single(n)
+        compared = {"most_probable": self.most_probable, "perfect": self.perfect}
+        if single is not None:
+            compared["best_single_action"] = single[1]
+        lines: dict[str, dict[str, Any]] = {
+            name: {
                 **total(self.decided + paired.total, n, basis),
                 "gain": gain(paired, basis),
             }
-
-        single = self._single(n)
+            for name, paired in compared.items()
+        }
+        best = None
+        if single is not None:
+            best = {"action": single[0], **lines["best_single_action"]}
         return {
             "decided": total(self.decided, n, basis),
-            "most_probable": line(self.most_probable),
-            "best_single_action": None
-            if single is None
-            else {"action": single[0], **line(single[1])},
-            "perfect": line(self.perfect),
+            "most_probable": lines["most_probable"],
+            "best_single_action": best,
+            "perfect": lines["perfect"],
         }
 
     def _single(self, n: int) -> tuple[Label, Paired] | None:

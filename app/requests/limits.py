@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Annotated, Any
 
 import numpy as np
@@ -78,7 +79,7 @@ class LimitedFields(WireModel):
         description="what the actions of the batch use together, and at most",
     )
 
-    @property
+    @cached_property
     def limited(self) -> list[str]:
         """Those of the fields that were sent."""
         return [name for name in ("limits", "resources") if getattr(self, name)]
@@ -96,6 +97,13 @@ class LimitAnswer(BaseModel):
     )
 
 
+def check_limits(fields: LimitedFields, actions: Sequence[int | str]) -> None:
+    """Invalid where limits or resources do not fit the `actions`, or each other."""
+    if fields.limited:
+        names = [str(name) for name in actions]
+        reject(_flaws(fields, fields.limits or {}, fields.resources or [], names))
+
+
 def decide_within_limits(
     fields: LimitedFields,
     P: np.ndarray,
@@ -105,13 +113,12 @@ def decide_within_limits(
 ) -> tuple[np.ndarray, dict[str, Any]]:
     """The actions (n,) that earn most in sum, and the figures of the answer.
 
-    Invalid where no actions are within the limits.
+    Invalid where no actions are within the limits, which `check_limits` has checked.
     P (n, K) and B as in `benefit.decide`, whose `decision` it is without limits.
     """
     names = [str(name) for name in actions]
     counted = fields.limits or {}
     resources = fields.resources or []
-    reject(_flaws(fields, counted, resources, names))
     limits = Limits.none(len(names), len(resources))
     for name, limit in counted.items():
         limits.lower[names.index(name)] = limit.at_least or 0
@@ -126,7 +133,7 @@ def decide_within_limits(
     rows = np.arange(len(P))
     earned = decision.expected_benefits
     return solution.choice, {
-        "limits": list(_documents(counted, resources, names, limits, solution)),
+        "limits": _documents(counted, resources, names, limits, solution),
         "total": float(earned[rows, solution.choice].sum()),
         "unlimited_total": float(earned[rows, decision.choice].sum()),
         "gap": solution.gap,
@@ -179,32 +186,28 @@ def _documents(
     names: Sequence[str],
     limits: Limits,
     solution: Limited,
-) -> Iterator[dict[str, Any]]:
+) -> list[dict[str, Any]]:
     """Each limit, in the order of the request, with what is used of it and its price."""
     counts = np.bincount(solution.choice, minlength=len(names))
-
-    def described(
-        name: str, used: float, bound: str, value: float, price: float
-    ) -> dict[str, Any]:
-        price = float(price)
-        return {
-            "name": name,
-            "used": used,
-            bound: value,
-            "shadow_price": price if math.isfinite(price) else None,
-        }
-
+    bounds: list[tuple[str, float, str, float, float]] = []
     for name, limit in counted.items():
         a = names.index(name)
-        for bound, prices in (
-            ("at_least", solution.lower),
-            ("at_most", solution.upper),
-        ):
-            value = getattr(limit, bound)
-            if value is not None:
-                yield described(name, int(counts[a]), bound, value, prices[a])
+        used = int(counts[a])
+        if limit.at_least is not None:
+            bounds.append((name, used, "at_least", limit.at_least, solution.lower[a]))
+        if limit.at_most is not None:
+            bounds.append((name, used, "at_most", limit.at_most, solution.upper[a]))
     for resource, uses, price in zip(
         resources, limits.uses, solution.available, strict=True
     ):
-        used = float(f"{uses @ counts:.{_DIGITS}g}")
-        yield described(resource.name, used, "at_most", resource.at_most, price)
+        amount = float(f"{uses @ counts:.{_DIGITS}g}")
+        bounds.append((resource.name, amount, "at_most", resource.at_most, price))
+    return [
+        {
+            "name": name,
+            "used": used,
+            bound: value,
+            "shadow_price": float(price) if math.isfinite(price) else None,
+        }
+        for name, used, bound, value, price in bounds
+    ]

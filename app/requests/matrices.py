@@ -71,10 +71,10 @@ class MatrixFields(WireModel):
         """The field that has the matrix."""
         return "/benefits" if self.cost_matrix is None else "/cost_matrix"
 
-    def width(self, default: int = 0) -> int:
-        """The number of actions, before the matrix is checked; at least `default` without names.
-
-        Without names it is the length of the first row, of the first matrix.
+    @cached_property
+    def width(self) -> int:
+        """The number of actions, before the matrix is checked: without names the length of the
+        first row, of the first matrix.
         """
         if self.actions is not None:
             return len(self.actions)
@@ -82,7 +82,7 @@ class MatrixFields(WireModel):
         is_matrix = isinstance(first, dict) or isinstance(_first(first), list)
         if isinstance(self.matrix, list) and is_matrix:  # one matrix per instance
             first = _first(first)
-        return max(len(first) if isinstance(first, list | dict) else 0, default)
+        return len(first) if isinstance(first, list | dict) else 0
 
 
 def columns_of_matrix(matrix: Any) -> frozenset[str]:

@@ -3,6 +3,7 @@ that are classes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import pairwise
 from typing import Annotated, Any, NamedTuple
 
@@ -73,7 +74,7 @@ class QuantityFields(WireModel):
             raise ValueError("each band begins at a larger number than the one before")
         return bands
 
-    @property
+    @cached_property
     def of_numbers(self) -> list[str]:
         """Those of the fields that were sent."""
         return [name for name in _FIELDS if getattr(self, name) is not None]

@@ -77,11 +77,11 @@ def odds_change(counts: np.ndarray, trained: np.ndarray) -> float:
     """The largest factor, at least 1, by which the odds of a class differ between counts (K,) and
     those in training (K,); half a case is added to each count.
     """
-
-    def log_odds(cases: np.ndarray) -> np.ndarray:
-        return np.asarray(np.log(cases + 0.5) - np.log(cases.sum() - cases + 0.5))
-
-    return float(np.exp(np.abs(log_odds(counts) - log_odds(trained)).max()))
+    cases = np.array([counts, trained])
+    log_odds = np.log(cases + 0.5) - np.log(
+        cases.sum(axis=1, keepdims=True) - cases + 0.5
+    )
+    return float(np.exp(np.abs(log_odds[0] - log_odds[1]).max()))
 
 
 def holm(p_values: np.ndarray) -> np.ndarray:

@@ -13,6 +13,7 @@ from app.answering import acquire as usecase
 from app.answering.acquisition_model import AcquisitionModel, acquisition_model
 from app.answering.simulate import SimulateRequest, report
 from app.answering.simulate import simulate as simulated
+from app.api.routes.acquire import documents
 from app.errors import Forbidden
 from app.registry.card import Card, DataCard, FeatureCard, LearnerCard
 from app.registry.loaded import Loaded
@@ -108,7 +109,7 @@ def play(model, x, question):
     """Feed one row as asked; the last answer, the prices paid, and the number of questions."""
     known, paid, budget = {}, 0.0, question.budget
     while True:
-        now = next(acquire(model, [known], question).documents())
+        now = next(documents(acquire(model, [known], question)))
         assert now["spent"] == pytest.approx(paid)
         assert now["remaining"] == (
             None if budget is None else pytest.approx(max(budget - paid, 0))
@@ -176,7 +177,7 @@ def test_a_finished_case_has_the_probabilities_of_predict(model):
     """Where every tree has its answer, the probabilities are the estimator's posterior for the complete row."""
     X, _ = rows(20, 5)
     cases = [{name: value(x, j) for j, name in enumerate(NAMES)} for x in X]
-    answers = list(acquire(model, cases, asked()).documents())
+    answers = list(documents(acquire(model, cases, asked())))
     P = [[now["probabilities"][name] for name in ("ill", "well")] for now in answers]
     np.testing.assert_allclose(P, model.estimator.posterior(X), rtol=1e-12)
     assert {now["reason"] for now in answers} <= {"resolved", "unavailable"}
@@ -185,7 +186,7 @@ def test_a_finished_case_has_the_probabilities_of_predict(model):
 def test_a_word_that_training_never_saw_has_been_bought(model):
     """It is charged, alone and in a simulation; null is not."""
     known = [{"word": "never"}, {"word": None}, {"word": "yes"}]
-    spent = [now["spent"] for now in acquire(model, known, asked()).documents()]
+    spent = [now["spent"] for now in documents(acquire(model, known, asked()))]
     assert spent == [2, 0, 2]
     order = SimulateRequest(
         model="m",
@@ -210,7 +211,7 @@ def test_a_key_to_predict_learns_no_values_of_a_data_set_by_cells(model):
 
 def test_what_is_unavailable_is_not_asked_for(model):
     """All features unavailable: decided at once, at no cost, as for a row without any value."""
-    now = next(acquire(model, [{}], asked(unavailable=NAMES)).documents())
+    now = next(documents(acquire(model, [{}], asked(unavailable=NAMES))))
     assert (now["status"], now["reason"], now["spent"], now["frontier"]) == (
         "decided",
         "unavailable",
@@ -233,13 +234,13 @@ def test_nothing_is_bought_where_the_truth_does_not_matter(model):
         for cost in (1, 0)
     )
     answer = acquire(model, [{}], dominated)
-    now, learns = next(answer.documents()), acquisition_model(model).learns
+    now, learns = next(documents(answer)), acquisition_model(model).learns
     assert (now["reason"], now["expected_gain"]) == (
         ("not_worth_it", 0) if learns else (None, None)
     )
     assert now["decision"] == "ill"
     assert learns or "do not stop" in answer.warnings[-1]
-    assert next(acquire(model, [{}], free).documents())["status"] == "acquire"
+    assert next(documents(acquire(model, [{}], free)))["status"] == "acquire"
 
 
 def test_without_experience_benefits_decide_but_do_not_stop():
@@ -249,7 +250,7 @@ def test_without_experience_benefits_decide_but_do_not_stop():
         X, y
     )
     answer = acquire(loaded(forest, "random_forest"), [{}], asked(benefits=B))
-    now = next(answer.documents())
+    now = next(documents(answer))
     assert "could not learn" in answer.warnings[0]
     assert (now["expected_gain"], now["status"]) == (None, "acquire")
 

@@ -8,11 +8,11 @@ from sqlalchemy import select
 
 from app.access.caller import Caller
 from app.answering import shadow
-from app.answering.decide import RuleFields
 from app.answering.shadow import Offered, ShadowDecider
 from app.opening import prepare_stores
 from app.outcomes.tables import SHADOW_DECISIONS
 from app.requests.rows import Rows
+from app.requests.rules import RuleFields
 from app.settings import Settings
 from app.training import models
 from payoff.errors import Invalid

@@ -136,7 +136,7 @@ P = "probabilities"
 CASES = {"model": "woods", "instances": [{}]}
 BOUNDS = [  # the bound, the path, a body within it, and one beyond
     (
-        "answering.predict.LARGEST_ANSWER",
+        "answering.decide.LARGEST_ANSWER",
         10,
         "/predict",
         ASKED | {"instances": ROWS * 2},

@@ -281,18 +281,14 @@ def test_what_waits_is_bounded(database, recorder, monkeypatch):
     monkeypatch.setattr(module, "MAX_ROWS", 2)
     monkeypatch.setattr(module, "_MAX_PENDING", 3)
 
-    released = threading.Event()
-
     async def together():
-        held = asyncio.ensure_future(
-            recorder.record(replace(batch(["a", "b"]), stored=released.wait))
-        )
-        await asyncio.sleep(0)
-        refused = map(recorder.record, (batch(["a", "b", "c"]), batch(["c", "d"])))
-        results = await asyncio.gather(*refused, return_exceptions=True)
-        room = asyncio.ensure_future(recorder.record(batch(["e"])))
-        await asyncio.sleep(0)
-        released.set()
+        with database.writing():  # no other transaction can write meanwhile
+            held = asyncio.ensure_future(recorder.record(batch(["a", "b"])))
+            await asyncio.sleep(0)
+            refused = map(recorder.record, (batch(["a", "b", "c"]), batch(["c", "d"])))
+            results = await asyncio.gather(*refused, return_exceptions=True)
+            room = asyncio.ensure_future(recorder.record(batch(["e"])))
+            await asyncio.sleep(0)
         return [*results, await held, await room]
 
     assert [type(each) for each in asyncio.run(together())] == [

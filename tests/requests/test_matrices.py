@@ -222,8 +222,9 @@ def test_the_width_is_known_before_anything_is_checked(rows):
         and (rows in (NUMBERS, WORDS) or rows in ([NUMBERS], [WORDS]))
         else 1
     )
-    assert matrix_of(rows).width(1) == width == matrix_of(cost_matrix=rows).width(1)
-    assert matrix_of(rows, actions=["a"] * 7).width(1) == 7
+    widths = (matrix_of(rows).width, matrix_of(cost_matrix=rows).width)
+    assert [max(1, columns) for columns in widths] == [width, width]
+    assert matrix_of(rows, actions=["a"] * 7).width == 7
 
 
 ORDERS = ([*CLASSES], ["ill", 3, "healthy"], [3, "healthy", "ill"])
@@ -269,7 +270,7 @@ def test_a_matrix_means_the_same_for_classes_in_any_order(
     sent = matrix_of(**{field: WORDS}, actions=actions)
     stated = with_saved(saved(sent), matrix_of("autumn"), "triage", classes)
     assert stated.saved == "autumn:1"
-    assert stated.width() == 2
+    assert stated.width == 2
     itself, by_name = (reading(each, classes) for each in (sent, stated))
     assert by_name.actions == itself.actions
     assert by_name.benefits.tolist() == itself.benefits.tolist()

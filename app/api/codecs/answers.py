@@ -10,13 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from fastapi import Response
 
-from app.answering.decide import REWARD, Answer
+from app.answering.decide import Answer
 from app.api.codecs.json import json_bytes
 from app.api.codecs.media_types import JSON, NPY, TABULAR
 from app.api.codecs.npy import npy_response
 from app.registry.loaded import Loaded
 from app.requests.quantities import Quantities
 from app.requests.rows import NOTHING, Carried
+from app.requests.rules import REWARD
 
 WRITTEN = (JSON, NPY, *TABULAR)
 

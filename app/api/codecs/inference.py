@@ -9,7 +9,6 @@ import orjson
 from fastapi import Response
 from pydantic import BaseModel, Field, StrictInt, WithJsonSchema
 
-from app.answering.decide import RuleOfModel
 from app.answering.predict import PredictFields
 from app.api.bodies import checked, parsed_text
 from app.api.codecs import binary_tensors
@@ -19,6 +18,7 @@ from app.api.codecs.json import json_bytes
 from app.api.codecs.media_types import JSON
 from app.api.memory import Charge
 from app.requests.fields import Text, WireModel
+from app.requests.rules import RuleOfModel
 from payoff.errors import Flaw, Invalid, below, pointer, reject, unknown_at
 
 BYTES: Final = "BYTES"

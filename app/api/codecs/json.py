@@ -14,14 +14,11 @@ import numpy as np
 import orjson
 
 from app.api.memory import SMALL, Charge
-from app.registry.loaded import Loaded
 from app.tables.text import refused_character
-from payoff.decisions.benefit import Prepared
 from payoff.errors import Flaw, Invalid, TooLarge, pointer, reject
 
 # a larger body is parsed in a thread, so that no other request waits
 INLINE_BYTES = 16_384
-INLINE_NUMBERS = 10_000  # of an answer; one with more is computed in a thread
 # Of one body. The parser holds the interpreter's lock for a tenth of a second for so many.
 MAX_VALUES = 1_200_000
 _WEIGHTS = {
@@ -55,7 +52,8 @@ def document_of(text: bytes) -> Any:
         document = orjson.loads(text)
     except orjson.JSONDecodeError as error:
         raise Invalid.at("", f"the body is not JSON: {syntax_error(error)}") from error
-    check_document(document, text)
+    if any(sign in text for sign in _SUSPECT):  # hardly ever
+        reject(refused_texts(document))
     return document
 
 
@@ -70,17 +68,8 @@ def syntax_error(error: orjson.JSONDecodeError) -> str:
     )
 
 
-def check_document(document: Any, written: bytes) -> None:
-    """Refuse text in any string or key of a parsed JSON document, of which `written` is the text.
-
-    Invalid with a JSON pointer for each place. O(length of `written`); the document is walked only
-    where its text may contain such a character.
-    """
-    if any(sign in written for sign in _SUSPECT):  # hardly ever
-        reject(_refused(document))
-
-
-def _refused(document: Any) -> Iterator[Flaw]:
+def refused_texts(document: Any) -> Iterator[Flaw]:
+    """A flaw for each string and name of a parsed JSON document that has control characters."""
     waiting: list[tuple[str, Any]] = [("", document)]
     while waiting:
         loc, value = waiting.pop()
@@ -104,7 +93,8 @@ def _refused(document: Any) -> Iterator[Flaw]:
 
 def parsed(body: bytes, charge: Charge) -> Any:
     """The document in a JSON body; raises the errors of `measured` and `document_of`."""
-    measured(body, charge)
+    if len(body) > SMALL:
+        measured(body, charge)
     return document_of(body)
 
 
@@ -213,38 +203,6 @@ def _written(value: Any) -> bytes:
         for i in range(0, len(value), step)
     )
     return b"[" + b",".join(parts) + b"]"
-
-
-class Frame(NamedTuple):
-    """The beginning and the end of the JSON of all answers of a model by one matrix alone."""
-
-    head: bytes
-    tail: bytes
-
-    @classmethod
-    def of(cls, model: Loaded, matrix: Prepared) -> Frame:
-        head = {
-            "model": model.named,
-            "rule": "expected_benefit",
-            "classes": model.classes,
-            "actions": matrix.actions,
-        }
-        warnings = [*model.card.warnings, *matrix.warnings]
-        return cls(
-            json_bytes(head)[:-1] + b",", b"," + json_bytes({"warnings": warnings})[1:]
-        )
-
-    def around(
-        self, names: list[int | str], P: np.ndarray, expected: np.ndarray
-    ) -> bytes:
-        """The document that `answers.json_of` makes."""
-        columns = {
-            "decisions": names,
-            "probabilities": P.tolist(),
-            "expected_benefits": expected.tolist(),
-        }
-        # For a few rows lists are faster than arrays.
-        return b"%b%b%b" % (self.head, orjson.dumps(columns)[1:-1], self.tail)
 
 
 def in_header(metadata: Any) -> str:

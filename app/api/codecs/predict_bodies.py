@@ -8,7 +8,12 @@ import numpy as np
 import orjson
 from fastapi import Request
 
-from app.answering.predict import PredictFields, PredictRequest, check_source, key_of
+from app.answering.predict import (
+    PredictFields,
+    PredictQuestion,
+    PredictRequest,
+    check_source,
+)
 from app.api.bodies import checked, read_query, refuse_query
 from app.api.codecs.json import INLINE_BYTES, document_of, measured, split
 from app.api.codecs.media_types import NPY
@@ -17,10 +22,16 @@ from app.api.codecs.tables import DIALECT_FIELDS, Sheet, TableFields
 from app.api.exchange import charge_of
 from app.api.memory import Charge
 from app.registry.loaded import Loaded
+from app.requests.guarantees import with_guarantee
 from app.requests.labelled_rows import as_probabilities
+from app.requests.matrices import columns_beside
 from app.requests.rows import NOTHING, Carried, Rows, carried_of_ids, encode_instances
+from app.requests.saved_matrices import with_saved
+from app.requests.strange_values import strange_values
+from app.stores import Stores
 from payoff.errors import Invalid
 
+_MAX_KEY = 2_000  # bytes of fields that are not checked again
 _TEXT_FIELDS = ("model", "rule", "id", "keep", *DIALECT_FIELDS)
 
 
@@ -118,6 +129,27 @@ class GivenProbabilities(NamedTuple):
         return Rows(self.P, [], carried=self.carried)
 
 
+def key_of(document: dict[str, Any]) -> bytes | None:
+    """A key of all fields but `instances`: their JSON, in which 1, 1.0, true and -0.0 differ.
+
+    None where it is long, or has ids or columns: no other request has the same, and they are not to
+    be kept in memory.
+    """
+    if (
+        "ids" in document
+        or "columns" in document
+        or isinstance(document.get("record"), dict)
+    ):
+        return None
+    fields = document.copy()
+    del fields["instances"]
+    try:
+        key = orjson.dumps(fields)
+    except orjson.JSONEncodeError:  # nested too deep
+        return None
+    return key if len(key) <= _MAX_KEY else None
+
+
 def predict_body(request: Request, text: bytes) -> PredictBody:
     """A JSON body, charged for before it is parsed. O(size)."""
     refuse_query(request)
@@ -185,3 +217,27 @@ def body_of_columns(request: Request, kind: str, body: bytes) -> PredictBody:
     return GivenProbabilities(
         fields, as_probabilities(array_of_npy(body, charge), fields.classes)
     )
+
+
+def question_of(
+    body: PredictBody, model: Loaded | None, stores: Stores
+) -> PredictQuestion:
+    """The question of a body: its rows for the model, and the saved matrix that it names."""
+    fields = body.fields
+    key = body.key
+    if isinstance(fields.benefits, str) and model is not None and not model.multilabel:
+        fields = with_saved(stores, fields, model.name, model.classes)
+        if key is not None and fields.saved is not None:
+            key += fields.saved.encode()  # a version of a matrix never changes
+    if fields.guarantee is not None and model is not None:
+        fields = with_guarantee(stores, fields, model)
+        if key is not None and fields.certified is not None:
+            key += fields.certified.name.encode()
+    rows = body.rows(model, fields.case_columns)
+    if fields.columns is not None:
+        known = {*rows.columns, *(() if model is None else model.schema.names)}
+        beside = columns_beside(fields.columns, len(rows.X), fields.case_columns, known)
+        rows = rows._replace(columns={**rows.columns, **beside}, beside=beside)
+    if model is not None and not rows.in_bounds:
+        rows.warnings.extend(strange_values(model, rows.X))
+    return PredictQuestion(fields, rows, key)

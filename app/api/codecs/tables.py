@@ -9,11 +9,11 @@ from pydantic import BeforeValidator, Field
 
 from app.api.codecs.media_types import ARROW, CSV, PARQUET
 from app.api.codecs.uploads import run_while_connected
-from app.api.dependencies import stores_of
 from app.api.exchange import charge_of
 from app.api.memory import Charge
 from app.requests.fields import Names, Text
 from app.requests.rows import Rows
+from app.stores import Stores
 from app.tables.features import Schema
 from app.tables.source import FILE
 from app.tables.upload_request import Dialect
@@ -95,10 +95,11 @@ async def unpacked(
     if kind != PARQUET:
         return kind, body
     charge = charge_of(request)
+    stores: Stores = request.app.state.service.stores
     try:
         stream = await run_while_connected(
             request,
-            stores_of(request).datasets.arrow_of_parquet,
+            stores.datasets.arrow_of_parquet,
             body,
             charge,
             max_rows,

@@ -13,12 +13,12 @@ from app.answering.guarantees import check_evaluated
 from app.api.bodies import with_matrix
 from app.api.charts import SVG_CONTENT, benefit_chart, svg, wants_svg
 from app.api.codecs.media_types import JSON
-from app.api.dependencies import stores_of
 from app.api.errors import problems
 from app.api.exchange import caller_of, charge_of
 from app.api.gate import PREDICT_OR_TRAIN, needs
 from app.api.limiters import limiters, loaded_by_path
 from app.api.routing import StrictRoute
+from app.api.service import Service
 from app.registry.loaded import Loaded
 from app.requests.fields import ModelVersion
 from app.requests.labelled_rows import as_probabilities
@@ -101,7 +101,8 @@ def _answer(request: Request, model: Loaded, body: BenefitRequest) -> Response:
     if body.guarantee is not None:
         check_evaluated(model)
     rows = usecase.evidence_of(model)
-    body = with_saved(stores_of(request), body, model.name, model.classes)
+    service: Service = request.app.state.service
+    body = with_saved(service.stores, body, model.name, model.classes)
     if body.case_columns:  # many such reports together reveal the values of the columns
         caller_of(request).need(frozenset({Scope.TRAIN}))
     return with_matrix(_report(request, rows, body, model), body)

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from app.answering import guarantees as usecase
 from app.answering.benefit import certified_on, evidence_of, extent
 from app.answering.guarantees import CertifiedRule, GuaranteeRequest, check_evaluated
-from app.api.dependencies import CallerDep, StoresDep, only_own_models, stores_of
+from app.api.dependencies import CallerDep, StoresDep, only_own_models
 from app.api.errors import problems
 from app.api.exchange import caller_of, charge_of
 from app.api.gate import PREDICT_OR_TRAIN, TRAIN, needs
@@ -20,6 +20,7 @@ from app.registry.loaded import Loaded
 from app.requests.fields import CaseCell, ModelVersion
 from app.requests.guarantees import GuaranteeFields
 from app.requests.saved_matrices import delete, with_saved
+from app.stores import Stores
 
 router = APIRouter(
     prefix="/models",
@@ -93,7 +94,7 @@ async def save_guarantee(
 def _saved(
     request: Request, model: Loaded, name: str, body: GuaranteeRequest
 ) -> GuaranteeDocument:
-    stores = stores_of(request)
+    stores: Stores = request.app.state.service.stores
     check_evaluated(model)
     body = with_saved(stores, body, model.name, model.classes)
     rows = evidence_of(model)

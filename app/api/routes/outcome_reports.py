@@ -7,11 +7,11 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import BaseModel, Field, TypeAdapter
 
 from app.api.codecs.media_types import JSON
-from app.api.dependencies import StoresDep, only_own_models
+from app.api.dependencies import only_own_models
 from app.api.errors import problems
 from app.api.gate import TRAIN, needs
-from app.api.limiters import limiters
 from app.api.routing import StrictRoute
+from app.api.service import Service
 from app.registry.card import NAME
 from app.registry.snapshot import NUMBER
 from app.report.amounts import Amount, Earned, Gain, Maturing, Selective, Versus
@@ -190,7 +190,6 @@ async def outcome_report(
             examples=["triage"],
         ),
     ],
-    stores: StoresDep,
     request: Request,
     query: Annotated[ReportQuery, Query()],
 ) -> Response:
@@ -201,7 +200,10 @@ async def outcome_report(
     Where truth is known more often after some actions, `selective` says so, and every amount names
     its `basis`.
     """
-    content = await limiters(request).long.run(request, _content, stores, ref, query)
+    service: Service = request.app.state.service
+    content = await service.limiters.long.run(
+        request, _content, service.stores, ref, query
+    )
     return Response(content, media_type=JSON)
 
 

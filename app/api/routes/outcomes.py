@@ -14,7 +14,7 @@ from app.api.codecs.json import parsed
 from app.api.codecs.media_types import JSON, TABULAR
 from app.api.codecs.tables import DIALECT_FIELDS, DialectFields, unpacked
 from app.api.codecs.uploads import run_while_connected
-from app.api.dependencies import CallerDep, StoresDep, stores_of
+from app.api.dependencies import CallerDep, StoresDep
 from app.api.errors import problems
 from app.api.exchange import caller_of, charge_of
 from app.api.gate import ADMIN, PREDICT_OR_REVIEW, REVIEW_OR_TRAIN, TRAIN, needs
@@ -22,6 +22,7 @@ from app.api.limiters import Pace, limiters, pace_of, run
 from app.api.routes.datasets import DatasetDocument
 from app.api.routes.models import ModelReference
 from app.api.routing import DirectRoute, StrictRoute
+from app.api.service import Service
 from app.report import review
 from app.requests.fields import Name, Period, Text
 
@@ -91,10 +92,12 @@ async def send_outcomes(request: Request) -> Response:
         kind, body = await unpacked(request, kind, body, usecase.MAX_OUTCOMES)
     read = partial(_read, request, kind, body)
     outcomes, correct = await run(request, pace_of(len(body)), read)
-    is_long = len(outcomes.rows) > _LONG_ROWS or outcomes.days > _LONG_DAYS
+    n = len(outcomes.rows)  # no fewer than their days
+    is_long = n > _LONG_ROWS or (n > _LONG_DAYS and outcomes.days > _LONG_DAYS)
     pace: Pace = "long" if is_long else "in a thread"
+    service: Service = request.app.state.service
     store = partial(
-        usecase.store, stores_of(request), caller_of(request), outcomes, correct=correct
+        usecase.store, service.stores, caller_of(request), outcomes, correct=correct
     )
     return Response(orjson.dumps(await run(request, pace, store)), media_type=JSON)
 
@@ -103,7 +106,8 @@ def _read(request: Request, kind: str, body: bytes) -> tuple[usecase.OutcomeRows
     """The outcomes, and whether they are corrections."""
     charge = charge_of(request)
     if kind == JSON:
-        refuse_query(request)
+        if request.scope["query_string"]:
+            refuse_query(request)
         question = checked(usecase.OutcomesRequest, parsed(body, charge))
         return question.rows(), question.correct
     fields = read_query(request, OutcomesTable, DIALECT_FIELDS)

@@ -7,39 +7,33 @@ from fastapi import Request, Response
 
 from app.access.caller import Caller
 from app.answering import predict as usecase
+from app.answering.decide import SHORT_NUMBERS, extent, is_short
 from app.answering.predict import (
     PredictAnswer,
     PredictQuestion,
     PredictRequest,
-    check_finite,
-    extent,
+    classes_of,
     extent_in_memory,
 )
 from app.api.bodies import media_type_of_answer, media_type_of_body, with_matrix
 from app.api.codecs.answers import WRITTEN, Answered, encode
-from app.api.codecs.json import INLINE_NUMBERS, Frame
 from app.api.codecs.media_types import JSON, NPY, TABULAR
 from app.api.codecs.predict_bodies import (
     PredictBody,
     PredictTable,
     body_of_columns,
     predict_body,
+    question_of,
 )
 from app.api.codecs.tables import unpacked
-from app.api.dependencies import stores_of
 from app.api.errors import problems
 from app.api.exchange import caller_of, charge_of
 from app.api.gate import PREDICT, needs
 from app.api.limiters import Pace, loaded, pace_of, run
 from app.api.routing import DirectRoute
+from app.api.service import Service
 from app.outcomes.decision import Batch
 from app.registry.loaded import Loaded
-from app.requests.guarantees import with_guarantee
-from app.requests.matrices import columns_beside
-from app.requests.prepared_matrices import PreparedMatrices
-from app.requests.rows import RowPacker
-from app.requests.saved_matrices import with_saved
-from app.requests.strange_values import strange_values
 from app.stores import Stores
 from payoff.errors import Invalid
 from payoff.learners.background import DRAWS
@@ -50,57 +44,30 @@ _LONG_NUMBERS = 500_000  # of an answer; more take tenths of a second
 _LONG_EXPLAINED_NUMBERS = 1_000
 # rows of a model of numbers; their distributions take up to a second
 _LONG_DISTRIBUTIONS = 500
-# of an answer with limits, which takes less than a millisecond
-_INLINE_LIMITED_NUMBERS = 200
-
-
-def question_of(
-    body: PredictBody, model: Loaded | None, stores: Stores
-) -> PredictQuestion:
-    """The question of a body: its rows for the model, and the saved matrix that it names."""
-    fields = body.fields
-    key = body.key
-    if isinstance(fields.benefits, str) and model is not None and not model.multilabel:
-        fields = with_saved(stores, fields, model.name, model.classes)
-        if key is not None and fields.saved is not None:
-            key += fields.saved.encode()  # a version of a matrix never changes
-    if fields.guarantee is not None and model is not None:
-        fields = with_guarantee(stores, fields, model)
-        if key is not None and fields.certified is not None:
-            key += fields.certified.name.encode()
-    rows = body.rows(model, fields.case_columns)
-    if fields.columns is not None:
-        known = {*rows.columns, *(() if model is None else model.schema.names)}
-        beside = columns_beside(fields.columns, len(rows.X), fields.case_columns, known)
-        rows = rows._replace(columns={**rows.columns, **beside}, beside=beside)
-    if model is not None and not rows.in_bounds:
-        rows.warnings.extend(strange_values(model, rows.X))
-    return PredictQuestion(fields, rows, key)
 
 
 def pace_of_answer(question: PredictQuestion, model: Loaded | None, size: int) -> Pace:
     """Where a question with a body of so many bytes is answered. TooLarge as `extent`."""
     fields = question.fields
     n = len(question.rows.X)
-    numbers = extent(model, fields, n)
+    numbers = extent(fields, classes_of(model, fields), n)
     if question.rows.warnings:  # perhaps of gaps, which are filled in several ways
         numbers *= DRAWS
     if model is not None and model.regression and fields.of_numbers:
         is_long = n > _LONG_DISTRIBUTIONS
-        is_short = False
+        is_quick = False
     else:
         is_long = (
             numbers > _LONG_NUMBERS
             or bool(fields.resources)
-            or (bool(fields.limits) and numbers > INLINE_NUMBERS)
+            or (bool(fields.limits) and numbers > SHORT_NUMBERS)
             or (fields.explain and numbers > _LONG_EXPLAINED_NUMBERS)
         )
-        max_numbers = _INLINE_LIMITED_NUMBERS if fields.limits else INLINE_NUMBERS
-        is_short = numbers <= max_numbers and not fields.explain
+        is_quick = is_short(fields, numbers)
     pace = pace_of(size)
     if is_long or pace == "long":
         return "long"
-    is_inline = is_short and (model is None or model.inline)
+    is_inline = is_quick and (model is None or model.inline)
     return pace if is_inline else "in a thread"
 
 
@@ -126,27 +93,6 @@ def answer_to(
     return Answered(answer, model, carried), batch
 
 
-def quick_answer(model: Loaded, question: PredictQuestion) -> bytes | None:
-    """The answer as JSON, in a fifth of the time, to a question that need not be recorded.
-
-    None unless the rows are a few within the bounds of training, and one matrix alone decides,
-    which decided before.
-    """
-    fields, rows, key = question
-    if not rows.in_bounds or rows.carried.columns:
-        return None
-    matrix = model.once(PreparedMatrices).get(key)
-    if matrix is None or not fields.is_plain:
-        return None
-    P = model.once(RowPacker).posterior(rows.X)
-    check_finite(P)
-    choice, expected = matrix.decide(P)
-    frame: Frame | None = matrix.notes.get("frame")
-    if frame is None:
-        frame = matrix.notes.setdefault("frame", Frame.of(model, matrix))
-    return frame.around([matrix.actions[a] for a in choice.tolist()], P, expected)
-
-
 async def answered(
     request: Request,
     size: int,
@@ -162,26 +108,27 @@ async def answered(
     reference = body.fields.model
     model = None if reference is None else await loaded(request, reference)
     form = media_type_of_answer(request, forms)
-    stores = stores_of(request)
+    service: Service = request.app.state.service
     question = await run(
-        request, pace_of(size), partial(question_of, body, model, stores)
+        request, pace_of(size), partial(question_of, body, model, service.stores)
     )
     fields, rows, _ = question
 
     def work() -> tuple[Response, Batch | None]:
         charge_of(request)(extent_in_memory(model, fields, rows))
-        answer, batch = answer_to(stores, caller_of(request), model, question, form)
-        # Challengers decide among classes alone.
-        has_classes = model is not None and not (model.regression or model.rewarded)
-        if batch is not None and model is not None and has_classes:
-            batch = request.app.state.service.shadow.watched(batch, model, fields, rows)
+        answer, batch = answer_to(
+            service.stores, caller_of(request), model, question, form
+        )
         return with_matrix(write(form, answer), fields), batch
 
     response, batch = await run(request, pace_of_answer(question, model, size), work)
     if batch is not None:
-        await stores.recorder.record(batch)
+        await service.stores.recorder.record(batch)
+        # Challengers decide among classes alone.
+        if model is not None and not (model.regression or model.rewarded):
+            service.shadow.offer_recorded(batch, model, fields, rows)
     if model is not None:
-        metrics = request.app.state.service.metrics.requests
+        metrics = service.metrics.requests
         metrics.decisions_of(model.name, model.version).inc(len(rows.X))
     return response
 
