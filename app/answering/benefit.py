@@ -10,8 +10,9 @@ from pydantic import BaseModel, Field, StrictInt, WithJsonSchema
 
 from app.answering.decide import check_classes, sorted_holdout
 from app.answering.guarantees import CertifiedRule, certified
+from app.answering.segment_benefits import by_segment
 from app.errors import Conflict
-from app.registry.loaded import Loaded
+from app.registry.loaded import Loaded, Segment
 from app.requests.fields import (
     COLUMNS,
     PROBABILITIES,
@@ -54,7 +55,7 @@ from payoff.decisions.threshold import (
     decide_by_threshold,
     posterior_threshold,
 )
-from payoff.errors import Invalid, TooLarge, pointer
+from payoff.errors import Invalid, TooLarge, pointer, unknown
 
 FOLDS = 5  # of the hold-out, for the rule that is tuned on it
 MAX_CELLS = 100_000  # of a matrix: the report has several counts for each cell
@@ -226,6 +227,13 @@ class BenefitReport(EarningDocument):
     guarantee: CertifiedRule | None = Field(
         default=None, description="with `guarantee`"
     )
+    segments: list[dict[str, Any]] | None = Field(
+        default=None,
+        description="with `by`: for each value of the column, of at least"
+        f" {MIN_ROWS_TO_COMPARE} rows, else `other`, what decisions by expected benefit promise"
+        " and earn, with the share of each action, and by how much more often classes occurred"
+        " than their probabilities said (the second of two, else the most probable)",
+    )
     warnings: list[str]
 
 
@@ -247,6 +255,7 @@ class Evidence:
     groups: np.ndarray | None = None
     in_words: str | None = None
     weights: np.ndarray | None = None
+    segments: Callable[[], Mapping[str, Segment]] = dict
 
 
 def evidence_of(model: Loaded) -> Evidence:
@@ -272,6 +281,7 @@ def evidence_of(model: Loaded) -> Evidence:
         holdout.groups,
         None if evaluation is None else evaluation.in_words,
         holdout.row_weights,
+        holdout.segments,
     )
 
 
@@ -298,6 +308,7 @@ def report(
     priors: Mapping[str, float] | None,
     points: int,
     guarantee: GuaranteeFields | None = None,
+    by: str | None = None,
 ) -> dict[str, Any]:
     """Evaluate the rules on rows with a truth under the matrix of a request: a document ready for
     JSON.
@@ -312,6 +323,9 @@ def report(
     B, actions, like_costs, cases = needed_matrix(fields, rows.classes)
     if guarantee is not None and priors is not None:
         raise Invalid.at("/priors", PRIORS)
+    segments = {} if by is None else rows.segments()
+    if by is not None and by not in segments:
+        raise Invalid.at("/by", unknown("column of few words", by, [*segments]))
     numbered = [f"action {a}" for a in range(B.shape[-1])]
     names = actions or (
         rows.classes if len(numbered) == len(rows.classes) else numbered
@@ -372,6 +386,9 @@ def report(
             "rule": ruled[ranking.best].rule,
             **lead_of(ranking, lambda j: ruled[j].rule),
         },
+        "segments": None
+        if by is None
+        else by_segment(segments[by], labelled, P, ruled[0].choice, names),
         "guarantee": guarantee and certified_on(rows, fields, guarantee)[1],
         "warnings": [
             *warnings,
@@ -392,6 +409,10 @@ def certified_on(
 
     Invalid with the place for a matrix or a guarantee that does not fit. O(n log n + n K A).
     """
+    if rows.weights is not None and np.ptp(rows.weights) > 0:
+        raise Invalid.at(
+            "/guarantee", "rows of unequal weights are no draws of the cases to come"
+        )
     if rows.groups is not None:
         raise Invalid.at(
             "/guarantee",

@@ -21,7 +21,7 @@ import numpy as np
 
 from app.errors import Conflict, Damaged, NotFound
 from app.registry.card import COLUMNS, NAME, Card, read_card
-from app.registry.loaded import Holdout, Loaded
+from app.registry.loaded import Holdout, Loaded, Segment
 from app.registry.snapshot import NUMBER, Key, folder_of
 from app.storage import FileCache, Storage
 from payoff.errors import PayoffError
@@ -32,6 +32,8 @@ HOLDOUT = "holdout.npz"
 _GROUPS = "groups"
 _WEIGHTS = "weights"
 _COLUMN = "column "  # before the name of a column, in the file of columns
+_SEGMENT = "segment "  # before the name of a column by which rows can be divided
+_WORDS = "words "  # before its name, of its words
 # The version is read without importing scikit-learn: that takes 60 MB and 0.7 s, which linear
 # models do not need.
 SKLEARN = metadata.version("scikit-learn")
@@ -53,11 +55,11 @@ def pack(estimator: Any, holdout: Holdout | None = None) -> dict[str, bytes]:
         if holdout.weights is not None and np.ptp(holdout.weights) > 0:
             arrays[_WEIGHTS] = holdout.weights
         files[HOLDOUT] = _zipped(arrays)
-        columns = holdout.columns()
+        columns = {_COLUMN + name: values for name, values in holdout.columns().items()}
+        for name, (codes, words) in holdout.segments().items():
+            columns |= {_SEGMENT + name: codes, _WORDS + name: np.array(words)}
         if columns:
-            files[COLUMNS] = _zipped(
-                {_COLUMN + name: values for name, values in columns.items()}
-            )
+            files[COLUMNS] = _zipped(columns)
     return files
 
 
@@ -164,18 +166,25 @@ class Files:
                     table["y"],
                     partial(self._columns, card),
                     table[_GROUPS] if _GROUPS in table.files else None,
-                    weights=table[_WEIGHTS] if _WEIGHTS in table.files else None,
+                    table[_WEIGHTS] if _WEIGHTS in table.files else None,
+                    partial(self._segments, card),
                 )
         return Loaded(
             card, card.schema_of_features(), _unpickle(card, files[ESTIMATOR]), holdout
         )
 
-    def _columns(self, card: Card) -> dict[str, np.ndarray]:
-        """The columns of the hold-out, by name; raises the errors of `read`."""
+    def _columns(self, card: Card, kind: str = _COLUMN) -> dict[str, np.ndarray]:
+        """The columns of the hold-out of a kind, by name; raises the errors of `read`."""
         if COLUMNS not in card.sha256:
             return {}
         with np.load(io.BytesIO(self.read(card, COLUMNS)), allow_pickle=False) as table:
-            return {name.removeprefix(_COLUMN): table[name] for name in table.files}
+            names = [name for name in table.files if name.startswith(kind)]
+            return {name.removeprefix(kind): table[name] for name in names}
+
+    def _segments(self, card: Card) -> dict[str, Segment]:
+        words = self._columns(card, _WORDS)
+        codes = self._columns(card, _SEGMENT)
+        return {name: (codes[name], words[name].tolist()) for name in words}
 
     def _verified(self, path: str, digest: str, problem: str) -> bytes:
         """The file with this SHA-256, from the cache or the store; Damaged, with the `problem`,

@@ -1,6 +1,6 @@
 """Models in memory, bounded by the bytes of their files, each loaded once for all its requests."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
@@ -14,6 +14,8 @@ from app.registry.snapshot import Key
 from app.tables.features import Schema
 
 _Made = TypeVar("_Made")
+Segment = tuple[np.ndarray, Sequence[str]]
+"""The codes (n,) of a column, NaN where missing, and its words."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +28,8 @@ class Holdout:
     `scores` (n, 1) are the predicted numbers, and `y` (n,) the true ones. `columns` reads those
     (n,) that cells of benefit matrices may name: they are as large as the table, and few requests
     need them. `groups` (n,) are codes of the groups by which rows were held out, if they were, and
-    `weights` (n,) those of the rows; None where all are equal.
+    `weights` (n,) those of the rows; None where all are equal. `segments` reads the columns by
+    which the rows can be divided.
     """
 
     scores: np.ndarray
@@ -34,6 +37,7 @@ class Holdout:
     columns: Callable[[], Mapping[str, np.ndarray]] = dict
     groups: np.ndarray | None = None
     weights: np.ndarray | None = None
+    segments: Callable[[], Mapping[str, Segment]] = dict
 
     @property
     def row_weights(self) -> np.ndarray:

@@ -16,6 +16,7 @@ from app.tables.features import Feature, Schema
 from payoff.decisions.row_weights import normalised
 
 _MAX_WARNINGS = 50
+MOST_SEGMENTS = 50  # words of a column by which a hold-out can be divided
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ class Table:
     (n, L) of 0 and 1, and `classes` are their names. `values` are columns (n,) that are no
     features. So are `kept` ones, of those that were asked for: numbers, or categories as in `X`
     `KeptColumn.words`; words without names have equal numbers where they are equal. `weight` names
-    the one of `values` with the weights of the rows.
+    the one of `values` with the weights of the rows; `kept_words` are those of `kept` columns.
     """
 
     schema: Schema
@@ -140,6 +141,20 @@ class Table:
     values: Mapping[str, np.ndarray] = field(default_factory=dict)
     kept: Mapping[str, np.ndarray] = field(default_factory=dict)
     weight: str | None = None
+    kept_words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def segments(self) -> dict[str, tuple[np.ndarray, tuple[str, ...]]]:
+        """The columns of few words: their codes (n,), NaN where missing, and the words."""
+        parts = enumerate(self.schema.features)
+        columns = {part.name: (self.X[:, j], part.categories) for j, part in parts}
+        for name, codes in self.kept.items():
+            columns[name] = codes, self.kept_words.get(name, ())
+        return {
+            name: (codes, words)
+            for name, (codes, words) in columns.items()
+            if 0 < len(words) <= MOST_SEGMENTS
+        }
 
     @cached_property
     def weights(self) -> np.ndarray:

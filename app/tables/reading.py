@@ -193,6 +193,7 @@ def load(dataset: Dataset, parquet: bytes, kept: Collection[str] = ()) -> Table:
         dict(zip(dataset.values, beside, strict=True)),
         beside_features,
         dataset.weight,
+        {name: column.words for name, column in dataset.kept.items()},
     )
 
 

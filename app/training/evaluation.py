@@ -110,6 +110,10 @@ def held_out_rows(
         lambda: {name: values[rows] for name, values in numbers.items()},
         split.groups_of(rows),
         table.weights[rows],
+        lambda: {
+            name: (codes[rows], words)
+            for name, (codes, words) in (table.segments if exclusive else {}).items()
+        },
     )
 
 

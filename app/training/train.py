@@ -42,7 +42,7 @@ from app.requests.specifications import (
     TrainSpec,
 )
 from app.stores import Stores
-from app.tables.dataset import Dataset, Table
+from app.tables.dataset import MOST_SEGMENTS, Dataset, Table
 from app.tables.features import Schema
 from app.tables.store import Draft
 from app.training import jobs, rewards
@@ -638,8 +638,13 @@ def _better_split(
 def _table(
     stores: Stores, dataset: Dataset, spec: TrainSpec, splits: Sequence[SplitSpec]
 ) -> Table:
-    """The table, with the columns of the splits and of the spec's."""
+    """The table, with the columns of the splits and of the spec's, and those of segments."""
     columns = {split.column for split in (*splits, spec.split) if split is not None}
+    columns |= {
+        name
+        for name, column in dataset.kept.items()
+        if 0 < len(column.words) <= MOST_SEGMENTS
+    }
     table = stores.datasets.table(dataset.id, columns)
     # The probabilities of a calibration keep the order of the request.
     if "classes" in spec.learner.parameters:

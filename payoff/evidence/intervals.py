@@ -288,18 +288,25 @@ class PromiseInterval(Mean):
 
 
 def compare_probabilities(
-    sums: PromiseSums, P: np.ndarray, truth: np.ndarray, day: int = 0
+    sums: PromiseSums,
+    P: np.ndarray,
+    truth: np.ndarray,
+    day: int = 0,
+    weights: np.ndarray | None = None,
 ) -> float:
     """Add whether classes occurred, less the probability that they had; returns the sum of these.
 
     For P (n, K) and true codes (n,): of two classes the second, of more each row's most probable.
+    `weights` (n,) have the mean 1, and are 1 each by default.
     """
     n, K = P.shape
     classes = np.ones(n, dtype=np.intp) if K == 2 else P.argmax(axis=1)
     stated = P[np.arange(n), classes]
     is_class = classes[:, None] == np.arange(K)
-    sums.compare((truth == classes) - stated, risk(P, is_class * 1.0), day)
-    return float(stated.sum())
+    w = np.ones(n) if weights is None else weights
+    logit, width = risk(P, is_class * 1.0)
+    sums.compare(w * ((truth == classes) - stated), np.stack((logit, w * width)), day)
+    return float(w @ stated)
 
 
 def promise_interval(sums: PromiseSums) -> PromiseInterval:

@@ -117,3 +117,39 @@ def test_a_repeated_request_is_the_same_decision_only_in_the_same_segment(client
         for region in ("north", "north", "south")
     ] == [200, 200, 409]
     assert np.unique([case["region"] for case in client.cases]).size == 3
+
+
+def test_the_hold_out_is_divided_by_features_and_by_columns_left_out(service):
+    """`region` is a category that is left out of training, `pain` a feature."""
+    data = two_class_rows(400)
+    lines = [",".join([*data["features"], "region", "label"])]
+    for i, (row, label) in enumerate(zip(data["rows"], data["labels"], strict=True)):
+        lines.append(",".join([*map(str, row), ("north", "south")[i % 2], label]))
+    dataset = service.post(
+        "/datasets",
+        files={"file": ("t.csv", "\n".join(lines).encode())},
+        data={"label": "label", "types": '{"region": "ignore"}'},
+    ).json()
+    order = {"model": "held-regions", "learner": {"kind": "logistic"}}
+    trained(service, order | {"data": {"dataset": dataset["id"]}})
+    body = {"benefits": MATRIX}
+
+    def benefit(by, status=200):
+        response = service.post(
+            "/models/held-regions/benefit", json=body, params={"by": by}
+        )
+        assert response.status_code == status, response.text
+        return response.json()
+
+    for by, names in (("region", {"north", "south"}), ("pain", None)):
+        report = benefit(by)
+        groups = {line["group"]: line for line in report["segments"]}
+        assert names is None or names == set(groups)
+        assert sum(line["rows"] for line in groups.values()) == report["rows"]
+        total = sum(line["rows"] * line["realised"] for line in groups.values())
+        assert total / report["rows"] == pytest.approx(
+            report["expected_benefit"]["benefit"]
+        )
+    refusal = benefit("colour", 422)
+    assert refusal["errors"][0]["loc"] == "/by"
+    assert "'region'" in refusal["detail"] or "region" in refusal["errors"][0]["msg"]

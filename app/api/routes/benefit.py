@@ -4,7 +4,7 @@ with a truth.
 
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Path, Request, Response
+from fastapi import APIRouter, Body, Path, Query, Request, Response
 
 from app.access.caller import Scope
 from app.answering import benefit as usecase
@@ -20,7 +20,7 @@ from app.api.limiters import limiters, loaded_by_path
 from app.api.routing import StrictRoute
 from app.api.service import Service
 from app.registry.loaded import Loaded
-from app.requests.fields import ModelVersion
+from app.requests.fields import ModelVersion, Text
 from app.requests.labelled_rows import as_probabilities
 from app.requests.saved_matrices import with_saved
 
@@ -57,6 +57,10 @@ async def model_benefit(
         BenefitRequest, Body(openapi_examples={"two actions": {"value": _EXAMPLE}})
     ],
     request: Request,
+    by: Annotated[
+        Text | None,
+        Query(description="a column of few words, in training or left out of it"),
+    ] = None,
 ) -> Response:
     """For two classes and two actions: the best threshold, the bound, mu and the curve B(t); for
     any others the same without thresholds; always beside what acting on the most probable class
@@ -73,7 +77,7 @@ async def model_benefit(
     With `Accept: image/svg+xml` the answer is a chart.
     """
     model = await loaded_by_path(request, ref)
-    return await limiters(request).long.run(request, _answer, request, model, body)
+    return await limiters(request).long.run(request, _answer, request, model, body, by)
 
 
 @router.post(
@@ -97,15 +101,18 @@ async def benefit(
     )
 
 
-def _answer(request: Request, model: Loaded, body: BenefitRequest) -> Response:
+def _answer(
+    request: Request, model: Loaded, body: BenefitRequest, by: str | None
+) -> Response:
     if body.guarantee is not None:
         check_evaluated(model)
     rows = usecase.evidence_of(model)
     service: Service = request.app.state.service
     body = with_saved(service.stores, body, model.name, model.classes)
-    if body.case_columns:  # many such reports together reveal the values of the columns
+    # Many such reports together reveal the values of the columns.
+    if body.case_columns or by is not None:
         caller_of(request).need(frozenset({Scope.TRAIN}))
-    return with_matrix(_report(request, rows, body, model), body)
+    return with_matrix(_report(request, rows, body, model, by), body)
 
 
 def _answer_with_probabilities(request: Request, body: GivenBenefitRequest) -> Response:
@@ -118,12 +125,13 @@ def _report(
     rows: usecase.Evidence,
     body: BenefitRequest,
     model: Loaded | None = None,
+    by: str | None = None,
 ) -> Response:
     charge_of(request)(usecase.extent(len(rows.y), len(rows.classes), body))
     version = None if model is None else ModelVersion(**model.named)
     report = BenefitReport(
         model=version,
-        **usecase.report(rows, body, body.priors, body.points, body.guarantee),
+        **usecase.report(rows, body, body.priors, body.points, body.guarantee, by),
     )
     if wants_svg(request):
         return svg(

@@ -143,6 +143,20 @@ def test_a_rule_that_is_tuned_on_rows_is_tuned_with_their_weights():
     assert cuts[1][1] > cuts[0][1] + 10
 
 
+def test_a_loss_that_no_row_has_may_have_the_largest_weight():
+    """All rows earn 0, and a loss of 10 is possible: one heavy row shows that there are heavy cases."""
+    y = np.zeros(100, dtype=int)
+    B = np.array([[0.0, -10.0], [0.0, 0.0]])
+    lows = []
+    for heavy in (1.0, 50.0):
+        weights = np.append(np.ones(99), heavy)
+        rows = LabelledRows(y, B, np.array([1.0, 0.0]), row_weights=weights)
+        ranking = contest(np.zeros((100, 1), dtype=int), rows)
+        lows.append(ranking.standings[0].interval[0])
+    assert -0.5 < lows[0] < 0
+    assert lows[1] < -2
+
+
 def test_a_lead_of_few_effective_rows_is_not_significant():
     """Ninety rows of which three have nearly all weight: no lead among them is more than noise."""
     y = np.ones(90, dtype=int)

@@ -59,11 +59,11 @@ def moments(rows, weights, more):
     """Mean and covariance of weighted means, each weight times a gamma variable of 1, or 1/2 for
     each of `more`.
 
-    By the delta method; the rows of `more` have the mean weight.
+    By the delta method; the rows of `more` have the largest weight.
     """
     shape = np.append(np.ones(len(rows)), np.full(len(more), 0.5))
     w, points = (
-        np.append(weights, np.full(len(more), weights.mean())),
+        np.append(weights, np.full(len(more), weights.max())),
         np.vstack((rows, *more)),
     )
     mean = np.average(points, axis=0, weights=shape * w)
