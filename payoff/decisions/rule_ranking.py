@@ -8,8 +8,8 @@ interval is computed with two half rows more: one has the most extreme possible 
 the limit, the other the most extreme observed value on the other side. For one class and two values
 that is the Jeffreys interval of a proportion; with one row instead of two half rows it would be
 Gaffke's bound, for a proportion that of Clopper and Pearson. Where rows have unequal weights
-a half row has the largest: with the mean weight intervals covered .69 where a tenth of the cases
-had fifty times the weight of the others (benchmarks/weights.py).
+a half row has the largest: with the mean weight intervals covered .69 to .86 where rows had one of
+two weights, 1 or 50 (benchmarks/weights.py).
 
 Rows of one group depend on each other. So where rows are of groups, a group has one random weight
 for all of its rows, and a half row counts as often as the design effect says: the variance of the
