@@ -280,9 +280,7 @@ def run(stores: Stores, job: Job) -> None:
         case_matrices = None if case_matrices is None else case_matrices[rows]
         fold = fold[rows]
     if not folds:  # rules that are tuned are tuned on other rows than those they decide
-        fold = stratified_folds(_strata(table), FOLDS, spec.seed, split.blocks_of(rows))
-        if (fold == UNJUDGED).all():  # of one moment
-            fold = stratified_folds(_strata(table), FOLDS, spec.seed)
+        fold = stratified_folds(_strata(table), FOLDS, spec.seed)
     with progress.part(0.95, 1.0, "comparing"):
         result = _result(
             table, fold, trials, spec, case_matrices, split.groups_of(rows)
@@ -507,12 +505,11 @@ def _by_unit_costs(
     ranking = rank(benefits, weights, np.zeros(len(y), dtype=np.intp), groups=groups)
     if ranking.runner_up is not None:
         leading = errors[:, [ranking.best, ranking.runner_up]]
-        sides = (leading > 0).any(axis=1), (leading < 0).any(axis=1)
         counts = [
             effective_total(weights[side])
             if groups is None
             else len(np.unique(groups[side]))
-            for side in sides
+            for side in ((leading > 0).any(axis=1), (leading < 0).any(axis=1))
         ]
         enough = min(counts) >= MIN_ROWS_TO_COMPARE
         ranking = replace(ranking, significant=ranking.significant and enough)

@@ -275,6 +275,10 @@ class Learner(Dataclass):
             "multi_output": self.labels == "several",
             "y_numeric": self.regresses,
         }
+        if self.blocks is not None and len(self.blocks.codes) != len(X):
+            raise Invalid.at(
+                "/blocks", f"blocks of {len(self.blocks.codes)} rows for {len(X)} rows"
+            )
         X, y, weights = loading.scikit.checked(self, X, y, sample_weight, **options)
         if self.blocks is not None and len(self.blocks.codes) > len(X):
             self.blocks = self.blocks.take(np.asarray(sample_weight) > 0)

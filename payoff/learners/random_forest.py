@@ -125,8 +125,9 @@ class RandomForest(Stepwise):
 
         A tree has nearly every group, so that hardly one is out of its bag.
         """
-        strata = np.zeros(len(X), dtype=np.intp)
-        fold = stratified_folds(strata, _FOLDS, self._seed(), blocks).astype(np.int8)
+        fold = stratified_folds(
+            np.zeros(len(X), dtype=np.intp), _FOLDS, self._seed(), blocks
+        ).astype(np.int8)
         rows = FoldedRows(X, y, weights, fold)
         forests = {
             number: loading.compiled.quantile_forest.QuantileForest.plain(

@@ -134,6 +134,13 @@ def test_rows_of_weight_0_take_their_blocks_with_them():
     assert first.predict_proba(X) == pytest.approx(second.predict_proba(X))
 
 
+def test_blocks_are_those_of_the_rows():
+    X, y = _table()
+
+    with pytest.raises(Invalid, match="blocks of 60 rows for 59 rows"):
+        Logistic().fit(X[1:], y[1:], blocks=BLOCKS["groups"])
+
+
 @pytest.mark.parametrize(
     "learner",
     [
