@@ -11,6 +11,7 @@ CARD = {
     "name": "m",
     "version": 1,
     "classes": ["a", "b"],
+    "learner": {"kind": "logistic"},
     "metrics": {},
     "features": FEATURES,
 }
