@@ -408,6 +408,8 @@ class Service(Linked[Mode]):
     ) -> Counts:
         """Send outcomes of recorded decisions: `id` and `truth`, perhaps `action`, `benefit`, `at`.
 
+        Decisions by rewards have a `benefit` and no truth.
+
         `outcomes` are objects, a frame, or the path of a file; `delimiter`, `decimal` and
         `encoding` are those of CSV. Sending them again changes nothing; `correct` replaces stored
         ones. Returns `accepted`, `unchanged`, `open` (those without a truth), `unknown` and
