@@ -117,13 +117,13 @@ def ours(log: Log) -> dict[str, np.ndarray]:
     return {"rewards": model.predict(log.X_new), "boosting": scores.argmax(axis=1)}
 
 
-def compare(seeds: int, rows: int, python: str | None) -> None:
+def compare(seeds: range, rows: int, python: str | None) -> None:
     """Print the values, and the paired differences to the first learner."""
     runs: list[tuple[str, float, dict[str, float]]] = []
     began = time.perf_counter()
     for world in WORLDS:
         for epsilon in (1.0, 0.3):
-            for seed in range(seeds):
+            for seed in seeds:
                 log = log_of(world, rows, epsilon, seed)
                 chosen = ours(log)
                 if python is not None:
@@ -155,7 +155,7 @@ def peers(log: Log, python: str) -> dict[str, np.ndarray]:
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder) / "log.npz", Path(folder) / "chosen.npz"
         np.savez(source, **log._asdict())
-        subprocess.run([python, PEERS, source, target], check=True)
+        subprocess.run([python, "-W", "ignore", PEERS, source, target], check=True)
         return dict(np.load(target))
 
 
@@ -208,6 +208,7 @@ def judge_worlds(worlds: int) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--rows", type=int, default=1000)
     parser.add_argument("--peers")
     parser.add_argument("--judge", type=int, default=0)
@@ -215,4 +216,5 @@ if __name__ == "__main__":
     if chosen.judge:
         judge_worlds(chosen.judge)
     else:
-        compare(chosen.seeds, chosen.rows, chosen.peers)
+        seeds = range(chosen.first, chosen.first + chosen.seeds)
+        compare(seeds, chosen.rows, chosen.peers)
