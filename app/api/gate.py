@@ -170,7 +170,8 @@ class Gate:
         exchange.max_bytes = (
             self._limits.upload if access.uploads else self._limits.default
         )
-        if (announced(headers.get(b"content-length", b"")) or 0) > exchange.max_bytes:
+        length = headers.get(b"content-length", b"0")
+        if length != b"0" and (announced(length) or 0) > exchange.max_bytes:
             raise too_large(exchange.max_bytes)
 
     def _admit_caller(

@@ -28,6 +28,7 @@ _RANDOM_BITS = 74
 _UNITS = 1e6
 _FLOAT = np.dtype("<f8")
 
+GUARANTEED = "guaranteed"  # the rule of decisions that keep a guarantee
 UNIT_COSTS = "unit_costs"  # the rule of quantities
 EXPECTED_REWARD: Final = (
     "expected_reward"  # the rule of models that learned from rewards
@@ -117,12 +118,12 @@ class Terms:
     priors: Mapping[str, float] | None = None
     figures: Mapping[str, Any] | None = None
 
-    @property
+    @cached_property
     def rewarded(self) -> bool:
         """Whether the outcome is a reward, and no class."""
         return self.rule == EXPECTED_REWARD
 
-    @property
+    @cached_property
     def width(self) -> int:
         """How many numbers are recorded in the place of probabilities."""
         if self.rewarded:

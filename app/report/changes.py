@@ -230,7 +230,7 @@ def feature_changes(recorded: Iterable[Cases], lacked: Lacked) -> Iterator[Chang
     newest = max((version for version, _ in after), default=0)
     sides_of_all = [[instance for _, instance in side] for side in (before, after)]
     of_newest = [instance for version, instance in after if version == newest]
-    in_training = lacked(newest)
+    in_training = lacked(newest) if newest else {}
     for name in dict.fromkeys(
         name for side in sides_of_all for row in side for name in row
     ):

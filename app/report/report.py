@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from app.outcomes.decision import UNIT_COSTS, UNKNOWN, Cases, Label, date_of
+from app.outcomes.decision import GUARANTEED, UNIT_COSTS, UNKNOWN, Cases, Label, date_of
 from app.registry.index import check_listed
 from app.registry.snapshot import Reference
 from app.report.changes import (
@@ -120,8 +120,8 @@ def report(
     return {
         **sections,
         "model": {"name": model.name, "version": versions[0] if versions else None},
-        "since": moment(since),
-        "until": moment(until),
+        "since": None if since is None else moment(since),
+        "until": None if until is None else moment(until),
     }
 
 
@@ -148,9 +148,9 @@ def versions_of(stores: Stores, reference: str) -> list[int] | None:
     return None
 
 
-def moment(seconds: float | None) -> datetime | None:
+def moment(seconds: float) -> datetime:
     """A time in seconds as a moment: of a number, pydantic would guess the unit."""
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+    return datetime.fromtimestamp(seconds, UTC)
 
 
 def document(read: Read, changes: Sequence[Changed]) -> dict[str, Any]:
@@ -167,6 +167,12 @@ def document(read: Read, changes: Sequence[Changed]) -> dict[str, Any]:
     )
     doubt_of_promise = maturity.reason or missing
     drifted = drift(changes)
+    guarantees = []
+    if read.guarantees.uses:
+        changed = (line for line in drifted if "version" in line and line["drifted"])
+        guarantees = read.guarantees.document(
+            maturity.reason, {line["version"] for line in changed}
+        )
     groups = quantities = rewards = None
     if read.by is not None:
         groups = _grouped(read.groups, about, doubt_of_promise)
@@ -190,14 +196,7 @@ def document(read: Read, changes: Sequence[Changed]) -> dict[str, Any]:
             "not_compared": [name for name, change in changes if change is None],
         },
         "shadow": read.ways.challengers(about, doubt),
-        "guarantees": read.guarantees.document(
-            maturity.reason,
-            {
-                line["version"]
-                for line in drifted
-                if "version" in line and line["drifted"]
-            },
-        ),
+        "guarantees": guarantees,
         "groups": groups,
     }
     account = total.document(about, doubt_of_promise)
@@ -396,7 +395,6 @@ class Read:
             self.ways,
             self.exploration,
             self.scores,
-            self.guarantees,
         )
         for part in slices(cases, self.maturity.since):
             if part.stack.terms[0].rule == UNIT_COSTS:
@@ -408,6 +406,8 @@ class Read:
                 continue
             for section in sections:
                 section.add(part)
+            if any(terms.rule == GUARANTEED for terms in part.stack.terms):
+                self.guarantees.add(part)
             self.shares.add(part, self.trained)
             if self.by is not None:
                 self._group(part, self.by)
