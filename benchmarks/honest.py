@@ -31,13 +31,14 @@ NEW_CUSTOMERS = 2_000
 POOL, LATER = 4_000, 2_000  # rows of the electricity market
 LEARNERS: dict[str, dict[str, Any]] = {
     "logistic": {"kind": "logistic"},
-    "random_forest": {"kind": "random_forest"},
+    "random_forest": {"kind": "random_forest", "n_estimators": 50},
 }
-QUICK_LEARNERS = {
-    "logistic": {"kind": "logistic"},
+QUICK_LEARNERS: dict[str, dict[str, Any]] = {
+    "logistic": {"kind": "logistic", "calibration": "none"},
     "random_forest": {
         "kind": "random_forest",
         "n_estimators": 20,
+        "min_samples_leaf": 2,
         "calibration": "none",
     },
 }

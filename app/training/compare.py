@@ -40,7 +40,7 @@ from app.training.train import (
     check_labels,
     with_task,
 )
-from app.training.warnings import separating_features
+from app.training.warnings import doubt_of, likely_splits, separating_features
 from payoff import progress
 from payoff.decisions.benefit import class_means
 from payoff.decisions.folds import UNJUDGED, Blocks, stratified_folds
@@ -286,6 +286,9 @@ def run(stores: Stores, job: Job) -> None:
             table, fold, trials, spec, case_matrices, split.groups_of(rows)
         )
         result["rows_in_words"] = words
+        if spec.split is None:
+            splits = likely_splits(stores.datasets.find(spec.dataset))
+            result["warnings"] += [sentence for sentence, _ in map(doubt_of, splits)]
     with stores.database.writing() as connection:
         stores.queue.succeed(connection, job, result)
 

@@ -123,6 +123,7 @@ def test_learners_are_compared_on_such_rows(service, stored, holdout):
         assert result["rows_in_words"].startswith("the last 25% by 'applied': ")
     else:
         assert (result["rows"], result["groups"]) == (N, CUSTOMERS)
+    assert not any("hold out by it" in warning for warning in result["warnings"])
     refused = service.post("/compare", json=body | {"folds": 3})
     assert refused.status_code == 422
     assert refused.json()["errors"][0]["loc"] == "/folds"
@@ -166,6 +167,15 @@ def test_missing_values_and_classes_without_training_rows_are_refused(service):
     assert job["status"] == "failed"
     assert "no row of 'lost', as all are held out" in job["error"]["detail"]
     assert job["error"]["errors"][0]["loc"] == "/holdout"
+
+
+def test_random_folds_of_such_rows_are_doubted(service, stored):
+    body = {"dataset": stored, "learners": [{"kind": "logistic"}], "folds": 2}
+    answer = service.post(
+        "/compare", json=body | {"benefits": BENEFITS}, headers={"Prefer": "wait=60"}
+    ).json()
+    warnings = " ".join(answer["result"]["warnings"])
+    assert warnings.count("hold out by it") == 2
 
 
 def test_a_random_split_of_rows_that_repeat_a_customer_is_doubted(service, stored):

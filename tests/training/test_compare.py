@@ -58,8 +58,9 @@ def compared(monkeypatch, *ways, with_logistic=True):
         monkeypatch.setitem(catalogue.KINDS, f"stub{i}", kind)
         learners.append({"kind": f"stub{i}", "parameters": {}})
     done = {}
+    dataset = SimpleNamespace(forms={}, rows=len(y), columns=(), kept={})
     stores = SimpleNamespace(
-        datasets=SimpleNamespace(table=lambda *_: table),
+        datasets=SimpleNamespace(table=lambda *_: table, find=lambda _: dataset),
         database=SimpleNamespace(writing=nullcontext),
         queue=SimpleNamespace(succeed=lambda _, __, result: done.update(result)),
     )
