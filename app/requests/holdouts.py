@@ -46,31 +46,29 @@ def read_holdout(
     if not isinstance(holdout, HoldoutBy):
         return holdout, None
     name = holdout.column
-    if name not in dataset.forms:
-        raise Invalid.of([_flaw_of_absent(name, dataset)])
-    reports = [report for report in dataset.columns if report.name == name]
-    reasons = [_unsuitable(report, holdout.by) for report in reports]
-    reject(Flaw(PLACE, reason) for reason in reasons if reason)
-    form = dataset.forms[name]
-    return holdout.part, SplitSpec(by=holdout.by, column=name, form=form)
+    forms = dataset.forms
+    unusable = {**dataset.ignored, **dict.fromkeys(dataset.labels, "it is the label")}
+    if name not in forms:
+        flaw = unknown_at(PLACE, "column", name, forms)
+        if name in unusable:
+            reason = f"{name!r} cannot be used ({unusable[name]}); {_OTHERWISE}"
+            flaw = Flaw(PLACE, reason)
+        raise Invalid.of([flaw])
+    split = SplitSpec(by=holdout.by, column=name, form=forms[name])
+    for report in dataset.columns:
+        if report.name == name:
+            reject_column(split, report)
+    return holdout.part, split
 
 
-def _flaw_of_absent(name: str, dataset: Dataset) -> Flaw:
-    """Why the table has no such column beside its labels."""
-    reasons = {**dataset.ignored, **dict.fromkeys(dataset.labels, "it is the label")}
-    if name in reasons:
-        return Flaw(PLACE, f"{name!r} cannot be used ({reasons[name]}); {_OTHERWISE}")
-    return unknown_at(PLACE, "column", name, dataset.forms)
-
-
-def _unsuitable(report: ColumnReport, by: str) -> str | None:
-    """Why no rows can be held out by the column."""
-    name = report.name
-    if report.missing:
-        rows = counted(report.missing, "row")
-        return f"{name!r} is missing in {rows}; fill it in, or leave these rows out"
-    if report.distinct == 1:
-        return f"all rows have the same value of {name!r}; {_OTHERWISE}"
-    if by == "time" and report.type == "categorical":
-        return f"{name!r} holds words, and a time is a date or a number; {_OTHERWISE}"
-    return None
+def reject_column(split: SplitSpec, report: ColumnReport) -> None:
+    """Invalid at `PLACE` where no rows can be held out by the column of this report."""
+    name = split.column
+    is_wordy = split.by == "time" and report.type == "categorical"
+    rows = counted(report.missing or 0, "row")
+    flaws = {
+        f"{name!r} is missing in {rows}; fill it in, or leave these rows out": report.missing,
+        f"all rows have the same value of {name!r}; {_OTHERWISE}": report.distinct == 1,
+        f"{name!r} holds words, and a time is a date or a number; {_OTHERWISE}": is_wordy,
+    }
+    reject(Flaw(PLACE, reason) for reason, is_flaw in flaws.items() if is_flaw)

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.registry.card import EvaluationCard
-from app.requests.holdouts import PLACE
+from app.requests.holdouts import PLACE, reject_column
 from app.requests.specifications import SplitSpec
-from app.tables.columns import EXACT
-from app.tables.dataset import Table
+from app.tables.dataset import ColumnReport, Table
 from app.tables.notations import shown
 from payoff.decisions.folds import (
     UNJUDGED,
@@ -60,15 +59,13 @@ def split_by(table: Table, part: float, blocks: Blocks, seed: int) -> Split:
 
 
 def blocks_of(table: Table, by: SplitSpec) -> Blocks:
-    """The groups or moments of the rows; Invalid where the column does not say them of each row."""
+    """The groups or moments of the rows; Invalid where the column does not say them of each row.
+
+    Integers that differ only in digits that a float64 does not keep are one group.
+    """
     values = table.column(by.column)
     missing = int(np.count_nonzero(np.isnan(values)))
-    if missing:
-        reason = f"{by.column!r} is missing in {counted(missing, 'row')}"
-        raise Invalid.at(PLACE, f"{reason}; fill it in, or leave these rows out")
-    if by.by == "group" and (np.abs(values) >= EXACT).any():
-        reason = f"{by.column!r} holds integers of more digits than numbers keep"
-        raise Invalid.at(PLACE, f'{reason}; upload it with types of "category"')
+    reject_column(by, ColumnReport(by.column, missing=missing))
     return Blocks.of(values, ordered=by.by == "time")
 
 
