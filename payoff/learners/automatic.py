@@ -5,10 +5,11 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 import numpy as np
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.json_schema import WithJsonSchema
 
 from payoff.acquisition.prices import Prices
-from payoff.decisions.benefit import decide, row_benefits
+from payoff.decisions.benefit import LARGEST, decide, row_benefits
 from payoff.decisions.folds import UNJUDGED, Blocks, stratified_folds
 from payoff.decisions.row_weights import effective_rows
 from payoff.errors import Invalid
@@ -18,11 +19,13 @@ from payoff.learners.blend import Blend, best_blend
 from payoff.learners.budget_forest import BudgetForest
 from payoff.learners.cost_naive_bayes import CostNaiveBayes
 from payoff.learners.forest_chain import ForestChain
-from payoff.learners.gradient_boosting import GradientBoosting
+from payoff.learners.gradient_boosting import GradientBoosting, in_folds
 from payoff.learners.kernel_logistic import KernelLogistic
 from payoff.learners.logistic import Logistic
 from payoff.learners.parameters import Task
 from payoff.learners.random_forest import FreeForest, RandomForest
+from payoff.learners.residuals import Residuals
+from payoff.learners.ridge import Ridge
 from payoff.learners.stepwise import Stepwise, prices_of, stratified_sample, while_worth
 from payoff.learners.unseen import (
     log_losses,
@@ -53,7 +56,11 @@ CANDIDATES: dict[type[Learner], float] = {
 With the seconds of work for each number of the table and fit: an estimate, so that a busy machine
 tries the same candidates as an idle one.
 """
-REGRESSORS: dict[type[Learner], float] = {RandomForest: 2e-5, GradientBoosting: 4e-5}
+REGRESSORS: dict[type[Learner], float] = {
+    Ridge: 4e-6,
+    RandomForest: 1e-4,
+    GradientBoosting: 4e-5,
+}
 """The candidates where labels are numbers."""
 PRICED_CANDIDATES: dict[str, tuple[Learner, float]] = {
     learner.name: (learner, seconds)
@@ -75,6 +82,17 @@ _KERNEL_ROWS = 3000
 """Rows above which the kernel of all rows is cut to landmarks, and time grows with every class."""
 
 
+class UnitCosts(BaseModel):
+    """What each unit costs by which a quantity is larger (`over`) or smaller than the number."""
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, allow_inf_nan=False
+    )
+
+    over: Annotated[float, Field(gt=0, le=LARGEST)]
+    under: Annotated[float, Field(gt=0, le=LARGEST)]
+
+
 @dataclass(frozen=True)
 class Tried(Stored):
     """A candidate's `score` per row and its standard error, or None with the `reason`.
@@ -93,10 +111,10 @@ class Tried(Stored):
 class Automatic(Learner):
     """A blend of up to three of naive Bayes, logistic regression, random forest, gradient boosting
     and kernel logistic regression: the mean of their probabilities, by the log loss of rows that
-    they did not see. Of numbers the better of random forest and gradient boosting, by squared
-    error. With `feature_costs` the best of a forest chain, a random forest, a budget forest, and a
-    forest of the free features alone, which answer `/acquire`, by what they earn less the price of
-    what they ask for. The card has the table.
+    they did not see. Of numbers a blend of linear regression, random forest and gradient boosting,
+    by squared error or `unit_costs`. With `feature_costs` the best of a forest chain, a random
+    forest, a budget forest, and a forest of the free features alone, which answer `/acquire`, by
+    what they earn less the price of what they ask for. The card has the table.
 
     Each candidate is fitted once: the folds of its calibration give each row probabilities of a
     model that did not see it. The blend is chosen by `best_blend`, and calibrated by a sigmoid
@@ -106,15 +124,17 @@ class Automatic(Learner):
     same on every machine, no further candidate is begun; the first has no limit. A candidate that
     refuses the rows or breaks down on them is left out; where none is left, the first error is
     raised. Fitted: `chosen_` (the kinds, joined by " + "), `tried_` (`Tried`, one per candidate),
-    and `model_`, a fitted learner or a `Blend`.
+    and `model_`, a fitted learner or a `Blend`; of numbers the `Residuals` around it.
 
-    Numbers and prices: there are three folds, and the winner is fitted on all rows. With
-    `feature_costs` (Prices, or one price >= 0 for each column), every candidate asks each unseen
-    row for one feature after the other, with benefits as long as that is worth its price, and pays
-    for them; the score is what it earns less what it pays. Of those that are not worse than the
-    best by a standard error of their paired difference the chain is preferred with benefits, and
-    without them what asks for the cheapest features. At most 100,000 numbers of the table are
-    compared.
+    `unit_costs` judge the quantile that they ask for, in the same distance from all numbers.
+
+    With `feature_costs` (Prices, or one price >= 0 for each column) there are three folds, and the
+    winner is fitted on all rows. Every candidate asks each unseen row for one feature after the
+    other, with benefits as long as that is worth its price, and pays for them; the score is what it
+    earns less what it pays. Of those that are not worse than the best by a standard error of their
+    paired difference the chain is preferred with benefits, and without them what asks for the
+    cheapest features. At most 100,000 numbers of the table are compared. What `learn_stops` keeps
+    of its folds does not replace these three: the stops were fitted to the same rows.
     """
 
     name: ClassVar = "auto"
@@ -127,13 +147,19 @@ class Automatic(Learner):
         "Seconds of work, estimated from the size of the table, after which no further candidate"
         " is tried; the first is always tried. `warnings` of the job name the others.",
     ] = 60.0
+    unit_costs: Annotated[
+        UnitCosts | None,
+        "Of numbers: what each unit of a quantity too much (`over`) and too little (`under`) costs;"
+        " the blend is the one whose quantities cost least. Null: the least squared error.",
+        WithJsonSchema({"anyOf": [{"type": "object"}, {"type": "null"}]}),
+    ] = None
     benefits: np.ndarray | Sequence[Sequence[float]] | None = None
     feature_costs: Prices | Sequence[float] | None = None
 
     any_actions: ClassVar = True
     by_case: ClassVar = True
     _knows_gaps: ClassVar = True  # as the chosen learners do
-    model_: Learner | Blend = field(init=False, repr=False)
+    model_: Learner | Blend | Residuals = field(init=False, repr=False)
     prices_: Prices | None = field(default=None, init=False, repr=False)
 
     def refit(
@@ -145,13 +171,20 @@ class Automatic(Learner):
     ) -> Self:
         """Fit the chosen learners again; nothing is compared."""
         targets = y if self.regresses else np.searchsorted(self.classes_, y)
-        self.model_.refit(X, targets, sample_weight, blocks)
+        self._fitted.refit(X, targets, sample_weight, blocks)
         return self
+
+    @property
+    def _fitted(self) -> Learner | Blend:
+        """The model that is fitted again: without the residuals around its numbers."""
+        model: Learner | Blend
+        model = self.model_.mean if isinstance(self.model_, Residuals) else self.model_
+        return model
 
     @property
     def asker(self) -> Learner:
         """The chosen learner, where features have prices."""
-        return self if isinstance(self.model_, Blend) else self.model_
+        return self.model_ if isinstance(self.model_, Learner) else self
 
     @property
     def acquires(self) -> bool:
@@ -160,7 +193,7 @@ class Automatic(Learner):
 
     def ranks(self) -> bool:
         """Whether the probabilities differ from row to row."""
-        return self.model_.ranks()
+        return self._fitted.ranks()
 
     def untried(self) -> list[str]:
         """The candidates that were not tried for lack of time."""
@@ -174,11 +207,11 @@ class Automatic(Learner):
         """The comparison, and the calibration and findings of the model, ready for JSON."""
         candidates = [vars(candidate) for candidate in self.tried_]
         calibration = (
-            {} if self.regresses else {"calibration": self.model_.calibration_}
+            {} if self.regresses else {"calibration": self._fitted.calibration_}
         )
         return {
             **calibration,
-            **self.model_.findings(names),
+            **self._fitted.findings(names),
             "chosen": self.chosen_,
             "candidates": candidates,
         }
@@ -186,17 +219,18 @@ class Automatic(Learner):
     def _check(self) -> None:
         if self.feature_costs is not None and not self.regresses:
             self.prices_ = prices_of(self.feature_costs, self.n_features_in_)
+        if self.unit_costs is not None and not self.regresses:
+            raise Invalid.at(
+                "/unit_costs", "unit costs are for labels that are numbers"
+            )
 
-    def _fit_raw(
-        self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray
-    ) -> Learner | Blend:
+    def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Any:
         candidates = self._candidates(len(X))
-        if self.prices_ is None and not self.regresses:
+        if self.prices_ is None:
             return self._blended(candidates, X, codes, weights)
         numbers = self._compared_rows(X, codes)
-        strata = np.zeros(len(X), dtype=np.intp) if self.regresses else codes[numbers]
         blocks = self.blocks_of(numbers)
-        fold = stratified_folds(strata, _FOLDS, 0, blocks)
+        fold = stratified_folds(codes[numbers], _FOLDS, 0, blocks)
         rows = FoldedRows(X[numbers], codes[numbers], weights[numbers], fold)
         benefits = self._benefits(numbers)
         self.chosen_ = self._compare(candidates, rows, benefits, blocks)
@@ -211,14 +245,15 @@ class Automatic(Learner):
         X: np.ndarray,
         codes: np.ndarray,
         weights: np.ndarray,
-    ) -> Learner | Blend:
+    ) -> Learner | Blend | Residuals:
         """The best blend of the candidates, each fitted once; sets `chosen_` and `tried_`."""
         shared: dict[str, Any] = {
             "categorical_features": self.categorical_features,
             "random_state": self._shared_seed(),
         }
-        effective = effective_rows(weights, codes)
-        if np.bincount(codes).max() < 2:
+        if self.regresses:
+            shared["task"] = "regression"
+        elif np.bincount(codes).max() < 2:
             self.chosen_ = Logistic.name
             self._report(candidates, dict.fromkeys(candidates, _NO_PAIR), {})
             return Logistic(**shared).fit(X, codes, weights)
@@ -228,36 +263,90 @@ class Automatic(Learner):
             return member, member.cross_fit(X, codes, weights, self.blocks)
 
         results, reasons = self._attempts(candidates, X.size, attempt)
-        held_out = np.asarray(next(iter(results.values()))[1].any(axis=1))
+        held_out = np.ones(len(X), dtype=bool)
+        if not self.regresses:
+            held_out = np.asarray(next(iter(results.values()))[1].any(axis=1))
         if not held_out.any():  # of blocks that are all for training only
             self.chosen_ = min(results, key=lambda kind: kind != Logistic.name)
             self._report(candidates, reasons, {})
             return results[self.chosen_][0]
         truth = codes[held_out]
-        weights = weights[held_out]
-        benefits = self._benefits(held_out)
+        judged_weights = weights[held_out]
         unseen = {kind: P[held_out] for kind, (_, P) in results.items()}
-        right = {kind: P[np.arange(len(P)), truth] for kind, P in unseen.items()}
-        parts = best_blend(right, minus_logs, weights, GradientBoosting.name)
-        figures: dict[str, dict[str, float]] = {}
-        for kind, P in unseen.items():
-            score, error = mean_and_error(-minus_logs(right[kind]), weights)
-            figures[kind] = {"score": score, "standard_error": error}
-            if benefits is not None:
-                gains = row_benefits(truth, decide(P, benefits).choice, benefits)
-                figures[kind]["benefit"] = mean_and_error(gains, weights)[0]
-        for kind, weight in parts.items():
-            figures[kind]["weight"] = weight
+        parts, figures = self._best_parts(
+            unseen, truth, judged_weights, self._benefits(held_out)
+        )
         self.chosen_ = " + ".join(parts)
         self._report(candidates, reasons, figures)
         members = tuple(results[kind][0] for kind in parts)
         if len(members) == 1:
             return members[0]
-        calibrator = None
+        mean = np.sum([part * unseen[kind] for kind, part in parts.items()], axis=0)
+        blend = Blend(members, np.array([*parts.values()]), None)
+        if self.regresses:
+            folded, folds = in_folds(
+                X, codes, weights, shared["random_state"], self.blocks
+            )
+            spread = GradientBoosting(**shared)
+            return spread.around(blend, mean[:, 0], folded, folds)
+        effective = effective_rows(weights, codes)
         if effective.sum() - effective.max() >= self._min_rows_to_calibrate:
-            mean = np.sum([part * unseen[kind] for kind, part in parts.items()], axis=0)
-            calibrator = loading.scikit.fit_calibrator("sigmoid", mean, truth, weights)
-        return Blend(members, np.array([*parts.values()]), calibrator)
+            calibrator = loading.scikit.fit_calibrator(
+                "sigmoid", mean, truth, judged_weights
+            )
+            blend = replace(blend, calibrator=calibrator)
+        return blend
+
+    def _best_parts(
+        self,
+        unseen: Mapping[str, np.ndarray],
+        truth: np.ndarray,
+        weights: np.ndarray,
+        benefits: np.ndarray | None,
+    ) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
+        """The weight of each kind in the best blend, and the figures of each candidate."""
+        losses: Callable[[np.ndarray], np.ndarray] = minus_logs
+        column = truth
+        if self.regresses:
+            losses = self._losses_of_numbers(truth, weights)
+            column = np.zeros(len(truth), dtype=np.intp)
+        rows = np.arange(len(truth))
+        answers = {kind: answer[rows, column] for kind, answer in unseen.items()}
+        parts = best_blend(answers, losses, weights, GradientBoosting.name)
+        figures: dict[str, dict[str, float]] = {}
+        for kind, answer in unseen.items():
+            score, error = mean_and_error(-losses(answers[kind]), weights)
+            figures[kind] = {
+                "score": score,
+                "standard_error": error,
+                "weight": parts.get(kind, 0.0),
+            }
+            if benefits is not None:
+                choice = decide(answer, benefits).choice
+                gains = row_benefits(truth, choice, benefits)
+                figures[kind]["benefit"] = mean_and_error(gains, weights)[0]
+        return parts, figures
+
+    def _losses_of_numbers(
+        self, truth: np.ndarray, weights: np.ndarray
+    ) -> Callable[[np.ndarray], np.ndarray]:
+        """The losses (n,) of values (n,): squared errors, or what the quantities around them cost.
+
+        A quantity is the value and the quantile of the errors that the unit costs ask for.
+        """
+        if self.unit_costs is None:
+            return lambda values: np.square(truth - values)
+        over, under = self.unit_costs.over, self.unit_costs.under
+
+        def costs(values: np.ndarray) -> np.ndarray:
+            errors = truth - values
+            quantile = np.quantile(
+                errors, under / (under + over), weights=weights, method="inverted_cdf"
+            )
+            short = errors - quantile
+            return np.where(short > 0, under * short, -over * short)
+
+        return costs
 
     def _attempts(
         self,
@@ -308,17 +397,15 @@ class Automatic(Learner):
             return int(self.random_state)
         return self._seed()
 
-    def _benefits(self, rows: np.ndarray | slice) -> np.ndarray | None:
+    def _benefits(self, rows: np.ndarray) -> np.ndarray | None:
         """The benefits (K, A), or those of `rows` (n, K, A); None without."""
         if self.benefits is None:
             return None
         benefits = np.asarray(self.benefits, dtype=np.float64)
         return benefits if benefits.ndim == 2 else benefits[rows]
 
-    def _compared_rows(self, X: np.ndarray, codes: np.ndarray) -> np.ndarray | slice:
-        """The numbers of the rows to compare on: all, or with prices a sample of a large table."""
-        if self.prices_ is None:
-            return slice(None)
+    def _compared_rows(self, X: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        """The numbers of the rows to compare on: all, or a sample of a large table."""
         random = loading.scikit.check_random_state(0)
         return stratified_sample(
             np.arange(len(X)), codes, PRICED_NUMBERS // X.shape[1], random
@@ -378,9 +465,6 @@ class Automatic(Learner):
         benefits: np.ndarray | None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """The value (n,) of each row's answer, and the preference (n,): see `best_of`."""
-        if self.regresses:
-            squares = np.square(rows.codes - P[:, 0])
-            return -squares, squares
         if benefits is None:
             return -log_losses(P, rows.codes), paid
         gains = row_benefits(rows.codes, decide(P, benefits).choice, benefits)
@@ -398,12 +482,10 @@ class Automatic(Learner):
             "categorical_features": self.categorical_features,
             "random_state": self.random_state,
         }
-        if self.regresses:
-            shared["task"] = "regression"
         if "feature_costs" in learner.get_params():
             shared["feature_costs"] = self.prices_
         fitted = replace(learner, **shared).fit(X, codes, weights, blocks)
-        if self.prices_ is not None and isinstance(fitted, Stepwise):
+        if isinstance(fitted, Stepwise) and self.prices_ is not None:
             fitted.learn_stops(X, codes, self.prices_, weights, blocks)
         return fitted
 
@@ -416,9 +498,11 @@ class Automatic(Learner):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Each row's answer by a candidate that did not see it, and the prices (n,) that it pays.
 
-        Answers are probabilities (n, K), or numbers (n, 1).
+        Answers are probabilities (n, K).
         """
-        K = 1 if self.regresses else len(self.classes_)
+        assert self.prices_ is not None
+        prices = self.prices_
+        K = len(self.classes_)
         mean = (
             benefits
             if benefits is None or benefits.ndim == 2
@@ -432,12 +516,7 @@ class Automatic(Learner):
             with part(number / _FOLDS, (number + 1) / _FOLDS):
                 model = self._fit_candidate(learner, *rows.without(number), kept)
             X = np.ascontiguousarray(rows.X[outside])
-            paid = np.zeros(len(X))
-            if self.prices_ is None:
-                P = model.values(X)
-            else:
-                P, paid = while_worth(model, X, self.prices_, mean)
-            return np.column_stack((P, paid))
+            return np.column_stack(while_worth(model, X, prices, mean))
 
         answers = unseen(rows.fold, K + 1, fit_and_predict)
         return answers[:, :K], answers[:, K]

@@ -1,4 +1,4 @@
-"""A weighted mean of the probabilities of several fitted learners."""
+"""A weighted mean of the probabilities, or numbers, of several fitted learners."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +24,9 @@ _POINTS, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 
 @dataclass(frozen=True, eq=False)
 class Blend(Stored):
-    """Learners of the same classes 0…K-1, their `weights` (M,) of sum 1, and the calibration."""
+    """Learners of the same classes 0…K-1, or of numbers, their `weights` (M,) of sum 1, and the
+    calibration.
+    """
 
     members: tuple[Learner, ...]
     weights: np.ndarray
@@ -46,12 +48,16 @@ class Blend(Stored):
         """`posterior` of rows of numbers that are neither missing nor huge."""
         return self._mean([member.plain_posterior for member in self.members], X)
 
+    def values(self, X: np.ndarray) -> np.ndarray:
+        """The numbers (n,) of rows X (n, m), NaN where missing."""
+        return self._mean([member.values for member in self.members], X)
+
     def _mean(
-        self, posteriors: Sequence[Callable[[np.ndarray], np.ndarray]], X: np.ndarray
+        self, functions: Sequence[Callable[[np.ndarray], np.ndarray]], X: np.ndarray
     ) -> np.ndarray:
-        P = self.weights[0] * posteriors[0](X)
-        for weight, posterior in zip(self.weights[1:], posteriors[1:], strict=True):
-            P += weight * posterior(X)
+        P = self.weights[0] * functions[0](X)
+        for weight, function in zip(self.weights[1:], functions[1:], strict=True):
+            P += weight * function(X)
         return P if self.calibrator is None else self.calibrator.apply(P)
 
     def refit(

@@ -13,6 +13,7 @@ from payoff.acquisition.prices import Prices
 from payoff.decisions.folds import Blocks, stratified_folds
 from payoff.learners import loading
 from payoff.learners.base import ALL, FoldedRows, stage_name
+from payoff.learners.gradient_boosting import in_folds
 from payoff.learners.parameters import Amount, Calibration, Count, Task
 from payoff.learners.stepwise import Stepwise, prices_of
 from payoff.progress import part
@@ -82,6 +83,27 @@ class RandomForest(Stepwise):
                 self.model_ = forest
                 best = leaf
         self.min_samples_leaf_ = best
+
+    def _cross_fit(
+        self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray
+    ) -> np.ndarray:
+        if not self.regresses:
+            return super()._cross_fit(X, codes, weights)
+        rows, folds = in_folds(X, codes, weights, self._seed(), self.blocks)
+        with part(0.0, 0.5):
+            self._fit_calibrated(X, codes, weights)
+        values = np.zeros((len(X), 1))
+        with part(0.5, 1.0):
+            forests = loading.compiled.forests.grow_forests(
+                self, rows, range(folds), self.min_samples_leaf_, self._trees
+            )
+            for number, forest, _ in forests:
+                model = loading.compiled.quantile_forest.QuantileForest.plain(
+                    forest, *rows.without(number)
+                )
+                unseen = np.ascontiguousarray(rows.only(number))
+                values[rows.fold == number, 0] = model.values(unseen)
+        return values
 
     @property
     def _trees(self) -> int:

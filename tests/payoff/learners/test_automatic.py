@@ -12,11 +12,13 @@ from payoff.decisions.calibration_fits import fit_sigmoid
 from payoff.decisions.folds import stratified_folds
 from payoff.errors import Invalid
 from payoff.learners import automatic
-from payoff.learners.automatic import Automatic
+from payoff.learners.automatic import Automatic, UnitCosts
 from payoff.learners.cost_naive_bayes import CostNaiveBayes
 from payoff.learners.forest_chain import ForestChain
+from payoff.learners.gradient_boosting import GradientBoosting
 from payoff.learners.logistic import Logistic
 from payoff.learners.random_forest import FreeForest, RandomForest
+from payoff.learners.ridge import Ridge
 from payoff.learners.stepwise import while_worth
 from tests.conftest import trained, two_class_rows
 
@@ -335,29 +337,75 @@ def test_with_prices_over_http_it_asks(service):
     assert asked["status"] in {"acquire", "decided"}
 
 
-def test_of_numbers_the_regressor_with_the_least_squared_error_answers():
-    """A forest cannot follow steep steps of many features as boosting can; the score is by hand."""
+def test_of_numbers_a_line_is_followed_by_linear_regression_alone():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(90, 4))
-    y = 10 * X.sum(axis=1)
+    y = 10 * X.sum(axis=1) + rng.normal(size=90)
     model = Automatic(task="regression", random_state=0).fit(X, y)
-    assert [one.kind for one in model.tried_] == ["random_forest", "gradient_boosting"]
-    assert model.chosen_ == max(model.tried_, key=lambda one: one.score).kind
-    fold = automatic.stratified_folds(np.zeros(90, dtype=int), 3, 0)
-    unseen = np.empty(90)
-    for number in range(3):
-        inside = fold != number
-        forest = RandomForest(task="regression", random_state=0).fit(
-            X[inside], y[inside]
-        )
-        unseen[~inside] = forest.values(X[~inside])
+    assert model.chosen_ == "linear"
+    alone = Ridge(random_state=0)
+    unseen = alone.cross_fit(X, y)[:, 0]
+    np.testing.assert_array_equal(model.values(X), alone.values(X))
     assert model.tried_[0].score == pytest.approx(-np.square(y - unseen).mean())
-    found = json.loads(json.dumps(model.findings([]), allow_nan=False))
-    assert found["chosen"] == model.chosen_
-    before = model.values(X)
-    assert model.distribution(X) is not None
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).values(X), before)
-    np.testing.assert_allclose(model.refit(X, y).values(X), before)
+    assert [one.kind for one in model.tried_] == [
+        "linear",
+        "random_forest",
+        "gradient_boosting",
+    ]
+
+
+def numbers(n=200, seed=0):
+    """A line and steps, with noise that is skewed."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3))
+    noise = rng.exponential(2, n)
+    return X, 2 * X[:, 0] + 6 * (X[:, 1] > 0) + noise
+
+
+@pytest.fixture
+def quick_regressors(monkeypatch):
+    monkeypatch.setattr(automatic, "REGRESSORS", {Ridge: 1e-6, GradientBoosting: 1e-6})
+
+
+@pytest.mark.usefixtures("quick_regressors")
+def test_a_blend_of_numbers_is_the_mean_of_its_members_with_their_residuals_around_it():
+    X, y = numbers()
+    model = Automatic(task="regression", random_state=0).fit(X, y)
+    assert model.chosen_ == "linear + gradient_boosting"
+    weights = [one.weight for one in model.tried_]
+    members = [
+        kind(task="regression", random_state=0) for kind in (Ridge, GradientBoosting)
+    ]
+    unseen = sum(w * m.cross_fit(X, y) for w, m in zip(weights, members, strict=True))
+    mean = sum(w * m.values(X) for w, m in zip(weights, members, strict=True))
+    np.testing.assert_allclose(model.values(X), np.maximum(mean, model.model_.floor))
+    spread = model.model_.spread
+    sizes = 1.0 if spread is None else np.maximum(spread.values(X), model.model_.least)
+    assert model.model_.scaled.mean() == pytest.approx(
+        ((y - unseen[:, 0]) / sizes).mean(), abs=0.3
+    )
+    new, truth = numbers(1000, seed=1)
+    low, high = model.distribution(new).quantiles(np.array([0.05, 0.95])).T
+    assert 0.85 < ((truth >= low) & (truth <= high)).mean() < 0.95
+    restored = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(restored.values(X), model.values(X))
+    np.testing.assert_allclose(restored.refit(X, y).values(X), model.values(X))
+    assert model.ranks()
+    assert json.loads(json.dumps(model.findings([])))["chosen"] == model.chosen_
+
+
+@pytest.mark.usefixtures("quick_regressors")
+def test_with_unit_costs_the_score_is_what_quantities_of_unseen_rows_cost():
+    X, y = numbers()
+    costs = UnitCosts(over=1.0, under=9.0)
+    model = Automatic(task="regression", unit_costs=costs, random_state=0).fit(X, y)
+    errors = y - Ridge(random_state=0).cross_fit(X, y)[:, 0]
+    quantile = np.sort(errors)[int(0.9 * len(y)) - 1]
+    short = errors - quantile
+    expected = np.where(short > 0, 9 * short, -short).mean()
+    assert model.tried_[0].score == pytest.approx(-expected)
+    with pytest.raises(Invalid, match="numbers"):
+        Automatic(unit_costs=costs).fit(X, y > 5)
 
 
 def test_labels_that_are_numbers_are_regressed_over_http(service):
@@ -371,7 +419,7 @@ def test_labels_that_are_numbers_are_regressed_over_http(service):
     }
     order = {
         "model": "numbers",
-        "learner": {"kind": "auto"},
+        "learner": {"kind": "auto", "unit_costs": {"over": 1, "under": 4}},
         "data": numbers,
         "holdout": 0,
     }
