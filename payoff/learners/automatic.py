@@ -399,7 +399,7 @@ class Automatic(Learner):
 
     def _benefits(self, rows: np.ndarray) -> np.ndarray | None:
         """The benefits (K, A), or those of `rows` (n, K, A); None without."""
-        if self.benefits is None:
+        if self.benefits is None or self.regresses:
             return None
         benefits = np.asarray(self.benefits, dtype=np.float64)
         return benefits if benefits.ndim == 2 else benefits[rows]
