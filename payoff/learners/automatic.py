@@ -34,7 +34,7 @@ from payoff.learners.unseen import (
     near_best,
     unseen,
 )
-from payoff.progress import part
+from payoff.progress import part, report
 from payoff.stored import Stored
 
 _Result = TypeVar("_Result")
@@ -263,6 +263,7 @@ class Automatic(Learner):
             return member, member.cross_fit(X, codes, weights, self.blocks)
 
         results, reasons = self._attempts(candidates, X.size, attempt)
+        report(1.0, "blending")
         held_out = np.ones(len(X), dtype=bool)
         if not self.regresses:
             held_out = np.asarray(next(iter(results.values()))[1].any(axis=1))
