@@ -9,7 +9,7 @@ import numpy as np
 from app.answering.decide import Answer
 from app.registry.loaded import Loaded
 from app.requests.fields import CaseCell
-from app.requests.limits import decide_within_limits
+from app.requests.limits import check_limits, decide_within_limits
 from app.requests.rows import Rows
 from app.requests.rules import REWARD, Costs, RuleFields
 from payoff.decisions.benefit import decide
@@ -44,6 +44,7 @@ def decide_by_rewards(
     choice = decision.choice
     figures: dict[str, Any] = {}
     if fields.limited:
+        check_limits(fields, model.classes)
         choice, figures = decide_within_limits(
             fields, certain, matrices, decision, model.classes
         )

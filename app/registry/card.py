@@ -176,6 +176,11 @@ class Card(_Part):
         return self.learner.kind == _REWARDS
 
     @property
+    def has_classes(self) -> bool:
+        """Whether it says which one of several classes is true."""
+        return self.classes not in (None, self.labels) and not self.rewarded
+
+    @property
     def loaded_bytes(self) -> int:
         """The size of the files that are read to answer."""
         return sum(size for name, size in self.sizes.items() if name != COLUMNS)

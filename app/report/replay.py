@@ -100,9 +100,9 @@ def submit(
     model = Reference.parse(reference)
     has_version = model.version is not None or model.alias is not None
     card = card_of(stores, reference)
-    if card.classes is None or card.classes == card.labels:
+    if card.classes is None or not card.has_classes:
         raise Invalid(
-            f"{model.name!r} predicts numbers, or several labels;"
+            f"{model.name!r} predicts numbers, rewards, or several labels;"
             " decisions among classes are replayed"
         )
     matrix = named_matrix(

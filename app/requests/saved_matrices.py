@@ -78,7 +78,7 @@ def save(
     if not versions:
         raise Conflict(f"{model!r} has no versions, and so no classes for a matrix")
     card = stores.registry.index.card(model, versions[0].version)
-    if card.classes is None or card.classes == card.labels:
+    if card.classes is None or not card.has_classes:
         raise Invalid.at(
             "",
             f"{model!r} decides by no matrix: it predicts numbers, or several labels",

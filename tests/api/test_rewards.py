@@ -435,3 +435,11 @@ def test_hold_outs_by_time_hold_here_too(service):
     assert evaluation["rows"] == 120
     assert job["metrics"]["verdict"] in ("better", "undecided")
     assert any("weight" in warning for warning in job["warnings"])
+
+
+def test_matrices_are_neither_saved_nor_replayed(service, job):
+    matrix = {"benefits": np.eye(3).tolist()}
+    for method, path in (("PUT", "matrices/mine"), ("POST", "replay")):
+        response = service.request(method, f"/models/offers/{path}", json=matrix)
+        assert response.status_code == 422, response.text
+        assert "several labels" in response.json()["detail"]
