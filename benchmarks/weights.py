@@ -8,7 +8,16 @@ with the rule's mean benefit in the population, with the weights and without the
 
 which takes about three minutes. Printed, of 300 samples each (a standard error is .013):
 
-PRINTED
+    chance to be drawn       rows  effective  coverage  without weights  width
+    by class, .2 and 1        150        104     0.980            0.000   0.63
+    by class, .2 and 1        600        414     0.920            0.000   0.27
+    by score, .1 to 1         150        116     0.953            0.360   0.86
+    by score, .1 to 1         600        465     0.970            0.000   0.38
+    by action, .02 and 1      150         24     0.957            0.527   4.31
+    by action, .02 and 1      600         48     1.000            0.013   1.59
+
+The classes are reweighed by .2 and 1, so that without weights nothing is covered. With fifty times
+the weight, intervals are wide and cover too much: a row that no sample has may have such a weight.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from app.registry.loaded import Loaded
+from payoff.decisions.row_weights import evenly
 from payoff.errors import Invalid
 from payoff.retrieval.losses import SetTerms
 from payoff.retrieval.selection import select_many
@@ -64,15 +65,20 @@ class SetLosses:
         )
 
 
-def set_losses(scores: np.ndarray, truth: np.ndarray, terms: SetTerms) -> SetLosses:
+def set_losses(
+    scores: np.ndarray,
+    truth: np.ndarray,
+    terms: SetTerms,
+    weights: np.ndarray | None = None,
+) -> SetLosses:
     """Expected and realised loss of the best sets under `terms`.
 
     scores, truth: (rows, labels), probabilities and 0 or 1, two rows or more, of which at most
-    2,000 are used. Invalid where the terms cannot be met.
+    2,000 are used, as often as their `weights` (n,) say. Invalid where the terms cannot be met.
     """
     n, L = scores.shape
     count = max(min(n, _MAX_ROWS, _MAX_PROBABILITIES // L), 2)
-    rows = np.linspace(0, n - 1, count).astype(np.intp)
+    rows = evenly(np.ones(n) if weights is None else weights, count)
     P = np.ascontiguousarray(scores[rows], dtype=np.float64)
     Y = truth[rows]
     sets = select_many(P.ravel(), np.arange(count + 1) * L, replace(terms, curve=False))
@@ -99,7 +105,7 @@ def holdout_losses(model: Loaded) -> Callable[[SetTerms], SetLosses | None]:
             return (
                 no_rows
                 if holdout is None
-                else set_losses(holdout.scores, holdout.y, terms)
+                else set_losses(holdout.scores, holdout.y, terms, holdout.row_weights)
             )
         except Invalid:
             return None

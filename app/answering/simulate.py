@@ -35,6 +35,7 @@ from payoff.acquisition.states import Trajectories
 from payoff.acquisition.stopping import Worth, stopping_states
 from payoff.decisions.benefit import LARGEST, Prepared, row_benefits
 from payoff.decisions.case_benefits import NO_COLUMNS, Columns, by_case
+from payoff.decisions.row_weights import evenly
 from payoff.errors import Flaw, Invalid, TooLarge, below, pointer, reject
 
 MAX_ROWS = 10_000
@@ -159,7 +160,8 @@ def simulate(
         ),
     }
     warnings += acquirer.order_warnings(prices)
-    chosen = evenly(np.ones(len(rows.X)))
+    n = len(rows.X)
+    chosen = evenly(np.ones(n), min(n, MAX_ROWS))
     if len(chosen) < len(rows.X):
         warnings.append(f"{MAX_ROWS} rows of {len(rows.X)} were simulated")
         rows = _Rows(*(part[chosen] for part in rows))
@@ -314,22 +316,6 @@ def _labels_of_numbers(labels: Sequence[Any]) -> np.ndarray:
         or not is_float(label)
     )
     return np.array(labels, dtype=np.float64)
-
-
-def evenly(weights: np.ndarray) -> np.ndarray:
-    """The positions of the rows that are simulated: all, or `MAX_ROWS` spread over the table, which
-    may be sorted; of unequal weights (n,) each as often as its weight says.
-    """
-    n = len(weights)
-    if np.ptp(weights) > 0:
-        sums = weights.cumsum()
-        places = np.linspace(0, sums[-1], min(n, MAX_ROWS), endpoint=False)
-        return np.searchsorted(sums, places, side="right")
-    return (
-        np.arange(n)
-        if n <= MAX_ROWS
-        else np.linspace(0, n - 1, MAX_ROWS).astype(np.intp)
-    )
 
 
 def report(

@@ -19,6 +19,7 @@ from app.outcomes.decision import UNKNOWN, Label
 from app.report.earned import MIN_ACTION_SHARE, amount, total
 from app.report.slices import Slice
 from payoff.decisions.benefit import least, losses
+from payoff.decisions.row_weights import effective_rows
 from payoff.decisions.rule_ranking import MIN_ROWS_TO_COMPARE
 from payoff.evidence.intervals import Mean, MeanSums, risk
 from payoff.evidence.sequence import Sequence as Betting
@@ -427,10 +428,7 @@ def _reached(known: np.ndarray, chance: np.ndarray, best: np.ndarray) -> bool:
     """
     if not (chance > 0).all():
         return False
-    weight = known / chance
-    weights = np.bincount(best, weight)
-    squares = np.bincount(best, weight**2)
     cases = np.bincount(best)
-    effective = weights**2 / np.maximum(squares, 1e-300)
+    effective = effective_rows(known / chance, best)
     is_frequent = cases >= MIN_ACTION_SHARE * len(best)
     return bool((effective[is_frequent] >= _MIN_EFFECTIVE).all())

@@ -24,7 +24,7 @@ from payoff.decisions.metrics import (
     multilabel_metrics,
     regression_metrics,
 )
-from payoff.decisions.row_weights import effective_total
+from payoff.decisions.row_weights import effective_total, evenly
 from payoff.learners.catalogue import ACQUIRES
 
 # With fewer rows folds evaluate the model: a quarter of 500 rows gives an accuracy with a standard
@@ -148,7 +148,7 @@ def _acquisition(
     """
     if not estimator.acquires:
         return {}
-    rows = rows[simulate.evenly(table.weights[rows])]
+    rows = rows[evenly(table.weights[rows], min(len(rows), simulate.MAX_ROWS))]
     names = table.schema.names
     prices = spec.prices(names) or Prices.unit(len(names))
     ready = AcquisitionModel.of(estimator, names, table.classes or (), prices)

@@ -16,6 +16,7 @@ from payoff.decisions.folds import (
     shuffled_groups,
     stratified_folds,
 )
+from payoff.decisions.row_weights import effective_total
 from payoff.errors import Invalid, below, counted
 
 
@@ -161,6 +162,9 @@ def in_words(
 ) -> str:
     """Which rows figures come from, as one says it; arguments as of `evaluation_card`."""
     rows = counted(len(predicted), "row")
+    if table.weight is not None:
+        effective = effective_total(table.weights[predicted])
+        rows += f" ({effective:,.0f} by their weights)"
     share = f"{len(predicted) / len(table.y):.0%}"
     amount = (
         f"all {rows}" if len(predicted) == len(table.y) else f"{rows}, {share} of all"

@@ -51,6 +51,17 @@ def flaw_of_weights(weights: np.ndarray) -> tuple[np.ndarray, str] | None:
     return None
 
 
+def evenly(weights: np.ndarray, count: int) -> np.ndarray:
+    """The positions of `count` rows spread over all of them, which may be sorted: with unequal
+    weights (n,) each as often as its weight says. O(n).
+    """
+    if np.ptp(weights) == 0:
+        return np.linspace(0, len(weights) - 1, count).astype(np.intp)
+    sums = weights.cumsum()
+    places = np.linspace(0, sums[-1], count, endpoint=False)
+    return np.asarray(np.searchsorted(sums, places, side="right"))
+
+
 def normalised(weights: np.ndarray) -> np.ndarray:
     """Positive weights (n,) with the mean 1; equal ones are exactly 1."""
     relative = weights / weights.max()

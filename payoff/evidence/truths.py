@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import chdtrc
 
+from payoff.decisions.row_weights import effective_total
 from payoff.decisions.rule_ranking import MIN_ROWS_TO_COMPARE
 from payoff.evidence.intervals import (
     SIGNIFICANT,
@@ -398,7 +399,7 @@ def propensity_estimate(
         ips_up = float(np.hypot(up, spread))
         means = Mean(ips, ips - ips_down, ips + ips_up), Mean(dr, dr - down, dr + up)
     total = float(weight.sum())
-    effective = total**2 / float((weight**2).sum()) if total else 0.0
+    effective = effective_total(weight)
     largest = float(weight.max(initial=0.0)) / total if total else 1.0
     has_interval = error.low is not None
     usable = (

@@ -15,6 +15,7 @@ from payoff.decisions.metrics import (
 from payoff.decisions.row_weights import (
     effective_rows,
     effective_total,
+    evenly,
     normalised,
 )
 from payoff.decisions.rule_ranking import LabelledRows, contest
@@ -169,3 +170,12 @@ def test_a_lead_of_few_effective_rows_is_not_significant():
     assert rows.counts[1] < 4
     assert not contest(choices, rows).significant
     assert contest(choices, rows).differing == 90
+
+
+@given(st.integers(1, 60), st.integers(1, 80), SEEDS)
+def test_rows_are_spread_as_often_as_their_weights_say(n, count, seed):
+    weights = np.random.default_rng(seed).exponential(size=n)
+    times = np.bincount(evenly(weights, count), minlength=n)
+    assert times.sum() == count
+    assert (np.abs(times - count * weights / weights.sum()) <= 1).all()
+    assert evenly(np.ones(n), n).tolist() == list(range(n))
