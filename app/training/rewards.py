@@ -259,10 +259,10 @@ def trained(
         with progress.part(0.7, 0.95, "fitting on all rows"):
             estimator = log.fitted(spec, split.blocks)
     assert estimator is not None
-    decided = replace(decided, classes=tuple(estimator.classes_.tolist()))
     report = FitReport(metrics, evaluation, warnings, round(perf_counter() - began, 3))
-    card = card_to_publish(estimator, job, spec, decided, split, report, refit=refit)
-    return card, estimator, None, []
+    card = card_to_publish(estimator, job, spec, log.table, split, report, refit=refit)
+    classes = estimator.classes_.tolist()  # without the hold-out there may be fewer
+    return card.model_copy(update={"classes": classes}), estimator, None, []
 
 
 def _folds(spec: TrainSpec, actions: np.ndarray, split: Split) -> np.ndarray:

@@ -305,7 +305,9 @@ def test_columns_that_do_not_fit_are_refused(service, stored, learner, flaw):
 def test_a_log_that_always_did_the_same_cannot_be_judged(service):
     data = logged(100)
     data["propensities"] = [1.0] * 100
+    data["actions"][:11] = ["rare"] * 11  # too few without the hold-out
     metrics = trained(service, order("fixed", data=data, refit=False))["metrics"]
+    assert service.get("/models/fixed/versions/1").json()["classes"] == ACTIONS
     assert metrics["verdict"] == "cannot_be_judged"
     assert "never took" in metrics["reason"]
 
