@@ -1,5 +1,7 @@
 """Segments over HTTP: recorded with decisions, and the report by their values."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -153,3 +155,24 @@ def test_the_hold_out_is_divided_by_features_and_by_columns_left_out(service):
     refusal = benefit("colour", 422)
     assert refusal["errors"][0]["loc"] == "/by"
     assert "'region'" in refusal["detail"] or "region" in refusal["errors"][0]["msg"]
+
+
+def test_a_table_has_segments_in_features_and_in_columns_that_come_back(client):
+    cases = client.cases[:3]
+    names = [*cases[0]]
+    lines = [",".join(names)]
+    lines += [",".join(str(case[name]) for name in names) for case in cases]
+    query = {
+        "model": "regions",
+        "benefits": json.dumps(MATRIX),
+        "record": json.dumps({"segments": ["region", "pain"]}),
+        "keep": "region",
+    }
+    request = {"content": "\n".join(lines), "headers": {"Content-Type": "text/csv"}}
+    answer = client.post("/predict", params=query, **request)
+    assert answer.status_code == 200, answer.text
+    del query["keep"]
+    table = [line.rpartition(",")[0] for line in lines]
+    request["content"] = "\n".join(table)
+    refused = client.post("/predict", params=query, **request)
+    assert refused.json()["errors"][0]["loc"] == "/record/segments/0"

@@ -169,3 +169,11 @@ def test_scores_are_calibrated_on_weighted_rows(service):
     order["weights"][5] = 0
     response = service.post("/calibrate", json=order)
     assert response.json()["errors"][0]["loc"] == "/weights/5"
+
+
+def test_no_guarantee_is_made_on_rows_of_unequal_weights(service, weighted):
+    limit = {"action": "treat", "otherwise": "wait", "wrong": ["0"], "at_most": 0.3}
+    body = {"benefits": BENEFITS, "actions": ["wait", "treat"], "guarantee": limit}
+    response = service.post("/models/weighty/benefit", json=body)
+    assert response.status_code == 422
+    assert response.json()["errors"][0]["loc"] == "/guarantee"
