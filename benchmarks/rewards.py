@@ -159,6 +159,52 @@ def peers(log: Log, python: str) -> dict[str, np.ndarray]:
         return dict(np.load(target))
 
 
+def month(seed: int, world: str = "prices", rounds: int = 10, rows: int = 200) -> None:
+    """Print what rounds of serving, exploring and training earn, beside the action with the best mean."""
+    random = np.random.default_rng(70_000 + seed)
+    X, every = WORLDS[world](random, rounds * rows)
+    A = every.shape[1]
+    earned = {"learned": [0.0], "best mean": [0.0]}
+    for name, values in earned.items():
+        actions = np.zeros(0, dtype=int)
+        rewards, chances = np.zeros(0), np.zeros(0)
+        for number in range(rounds):
+            part = slice(number * rows, (number + 1) * rows)
+            best = None
+            if number and name == "best mean":
+                means = np.bincount(actions, rewards, A) / np.bincount(
+                    actions, minlength=A
+                )
+                best = np.full(rows, means.argmax())
+            elif number:
+                model = Rewards(random_state=0).fit(
+                    X[: number * rows], rewards, actions=actions, propensities=chances
+                )
+                best = model.predict(X[part])
+            epsilon = 0.05 if number else 1.0
+            drawn = random.integers(A, size=rows)
+            chosen = (
+                drawn
+                if best is None
+                else np.where(random.random(rows) < epsilon, drawn, best)
+            )
+            p = np.full(rows, epsilon / A)
+            if best is not None:
+                p[chosen == best] += 1 - epsilon
+            gained = every[part][np.arange(rows), chosen]
+            actions = np.append(actions, chosen)
+            chances = np.append(chances, p)
+            rewards = np.append(
+                rewards, gained + NOISE[world] * random.normal(size=rows)
+            )
+            values.append(float(gained.sum()))
+    best_of_all = every[: rounds * rows].max(axis=1).sum()
+    print(
+        f"{world}, seed {seed}: learned {sum(earned['learned']):.0f},"
+        f" the action with the best mean {sum(earned['best mean']):.0f}, at most {best_of_all:.0f}"
+    )
+
+
 def judge_worlds(worlds: int) -> None:
     """Print how often intervals hold and verdicts are wrong, of a fixed policy and of the learned one."""
     counts: dict[str, list[Any]] = {"fixed": [], "learned": []}
@@ -212,8 +258,14 @@ if __name__ == "__main__":
     parser.add_argument("--rows", type=int, default=1000)
     parser.add_argument("--peers")
     parser.add_argument("--judge", type=int, default=0)
+    parser.add_argument(
+        "--month", action="store_true", help="rounds of serving and training"
+    )
     chosen = parser.parse_args()
-    if chosen.judge:
+    if chosen.month:
+        for seed in range(chosen.first, chosen.first + chosen.seeds):
+            month(seed)
+    elif chosen.judge:
         judge_worlds(chosen.judge)
     else:
         seeds = range(chosen.first, chosen.first + chosen.seeds)
