@@ -1,6 +1,6 @@
 """Segments of recorded decisions: values of a few columns, by which reports can be divided."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -8,11 +8,13 @@ import orjson
 
 from app.requests.rows import Rows
 from app.tables.features import Schema, text_of
-from app.tables.text import normal, refused_character
+from app.tables.text import normal
 from payoff.errors import Flaw, Invalid, described, pointer, reject
 
 MOST_VALUES = 50  # of a column in one request
 _MAX_VALUE = 100  # characters
+_TYPES = {str, int, float, bool, type(None)}
+_SCALAR = f"a segment is a number, a boolean or text of at most {_MAX_VALUE} characters"
 
 
 def segment_texts(rows: Rows, schema: Schema, names: Sequence[str]) -> list[str] | None:
@@ -48,7 +50,11 @@ def _texts(rows: Rows, schema: Schema, name: str, place: str) -> list[str | None
             values = [None if np.isnan(number) else number for number in numbers]
     else:
         values = _beside(rows, name, place)
-        reject(_flaws(values, rows, name))
+        reject(
+            Flaw(rows.root + pointer(i, name), f"{_SCALAR}, not {described(value)}")
+            for i, value in enumerate(values)
+            if type(value) not in _TYPES or len(str(value)) > _MAX_VALUE
+        )
     texts = [None if x is None else normal(text_of(x)) or None for x in values]
     count = len(set(texts))
     if count > MOST_VALUES:
@@ -72,19 +78,3 @@ def _beside(rows: Rows, name: str, place: str) -> list[Any]:
         f"no instance has {name!r}: name a feature, another member of the instances, or a"
         " column of a table that 'keep' names, too",
     )
-
-
-def _flaws(values: Sequence[Any], rows: Rows, name: str) -> Iterator[Flaw]:
-    """What keeps values from being those of a segment, at their places."""
-    for i, value in enumerate(values):
-        message = None
-        if value is not None and type(value) not in (str, int, float, bool):
-            message = (
-                f"a segment is text, a number or a boolean, not {described(value)}"
-            )
-        elif type(value) is str and len(value) > _MAX_VALUE:
-            message = f"a segment has at most {_MAX_VALUE} characters"
-        elif type(value) is str:
-            message = refused_character(value)
-        if message:
-            yield Flaw(rows.root + pointer(i, name), message)
