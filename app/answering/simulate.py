@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import (
@@ -21,22 +21,20 @@ from pydantic import (
 from app.access.caller import Caller, Scope
 from app.answering.acquisition_model import AcquisitionModel, acquisition_model
 from app.answering.record import distinct
+from app.answering.simulated_rows import SimulatedRows, rows_of_dataset, rows_of_request
 from app.registry.loaded import Loaded
 from app.requests.costs import FeatureCosts
 from app.requests.datasets import find_named
 from app.requests.fields import COLUMNS, CaseColumns, Instances, ModelVersion, Text
-from app.requests.labelled_rows import class_codes
 from app.requests.matrices import NamedMatrixFields, columns_beside
 from app.stores import Stores
-from app.tables.dataset import Table
-from app.tables.features import is_float
 from payoff.acquisition.prices import Prices
 from payoff.acquisition.states import Trajectories
 from payoff.acquisition.stopping import Worth, stopping_states
 from payoff.decisions.benefit import LARGEST, Prepared, row_benefits
 from payoff.decisions.case_benefits import NO_COLUMNS, Columns, by_case
 from payoff.decisions.row_weights import evenly
-from payoff.errors import Flaw, Invalid, TooLarge, below, pointer, reject
+from payoff.errors import Invalid, TooLarge, pointer
 
 MAX_ROWS = 10_000
 # Rows whose states are in memory together, and their numbers for classes and actions.
@@ -126,14 +124,6 @@ class Simulation(BaseModel):
     warnings: list[str]
 
 
-class _Rows(NamedTuple):
-    """Rows X (n, m), class codes or numbers y (n,), and `missing` (n, m): what cannot be had."""
-
-    X: np.ndarray
-    y: np.ndarray
-    missing: np.ndarray
-
-
 def simulate(
     stores: Stores, model: Loaded, question: SimulateRequest, caller: Caller
 ) -> dict[str, Any]:
@@ -149,7 +139,15 @@ def simulate(
     if is_by_case and question.dataset is not None:
         # Through cells that depend on columns the means reveal the values of the columns.
         caller.need(frozenset({Scope.TRAIN}))
-    rows, values, warnings = _labelled_rows(stores, model, question, caller)
+    values = NO_COLUMNS
+    if question.dataset is not None:
+        dataset_id = find_named(stores, question.dataset, "/dataset", caller).id
+        table = stores.datasets.table(dataset_id)
+        rows, values, warnings = rows_of_dataset(table, model)
+    else:
+        rows, warnings = rows_of_request(
+            model, question.rows or [], question.labels or []
+        )
     columns = {
         **values,
         **columns_beside(
@@ -164,7 +162,7 @@ def simulate(
     chosen = evenly(np.ones(n), min(n, MAX_ROWS))
     if len(chosen) < len(rows.X):
         warnings.append(f"{MAX_ROWS} rows of {len(rows.X)} were simulated")
-        rows = _Rows(*(part[chosen] for part in rows))
+        rows = SimulatedRows(*(part[chosen] for part in rows))
     if matrix is not None:
         if is_by_case and len(chosen) * matrix.benefits.size > _MAX_CELLS:
             raise TooLarge(
@@ -211,113 +209,6 @@ def _place(
     )
 
 
-def _labelled_rows(
-    stores: Stores, model: Loaded, question: SimulateRequest, caller: Caller
-) -> tuple[_Rows, Columns, list[str]]:
-    """Complete rows of the model, the values of a data set that are no features, and warnings."""
-    if question.dataset is not None:
-        dataset_id = find_named(stores, question.dataset, "/dataset", caller).id
-        return _rows_of_dataset(stores.datasets.table(dataset_id), model)
-    assert question.rows is not None
-    assert question.labels is not None
-    labels = question.labels
-    n = len(question.rows)
-    if n != len(labels) or not n:
-        raise Invalid.at(
-            "/labels", f"{len(labels)} labels for {n} rows; each row has one"
-        )
-    with below("/rows"):
-        X, warnings = model.schema.encode(question.rows)
-    y = (
-        _labels_of_numbers(labels)
-        if model.regression
-        else class_codes(labels, model.classes, n)
-    )
-    missing = np.isnan(X)
-    # A category that is unknown to the model is NaN, too, but its value has been bought.
-    for i, j in zip(*np.nonzero(missing), strict=True):
-        row = question.rows[i]
-        value = row.get(model.schema.names[j]) if isinstance(row, dict) else row[j]
-        missing[i, j] = value is None
-    return _Rows(X, y, missing), NO_COLUMNS, list(warnings)
-
-
-def _rows_of_dataset(table: Table, model: Loaded) -> tuple[_Rows, Columns, list[str]]:
-    position = {feature.name: j for j, feature in enumerate(table.schema.features)}
-    X = np.empty((len(table.X), len(model.schema.names)))
-    missing = np.ones(X.shape, dtype=bool)
-    flaws = []
-    for j, feature in enumerate(model.schema.features):
-        place = position.get(feature.name)
-        if place is None or table.schema.features[place].type != feature.type:
-            flaws.append(
-                Flaw(
-                    "/dataset",
-                    f"the model needs a {feature.type} feature {feature.name!r}",
-                )
-            )
-            continue
-        column = table.X[:, place]
-        missing[:, j] = np.isnan(column)
-        if feature.type == "categorical":
-            categories = table.schema.features[place].categories
-            column = _recoded(column, categories, feature.categories)
-        X[:, j] = column
-    y, flaw = _target(table, model)
-    flaws += [] if flaw is None else [flaw]
-    reject(flaws)
-    # Whoever uploaded the data set, or sent it with the training request.
-    was_fitted = model.card.data.digest == table.digest
-    warnings = []
-    if was_fitted:
-        warnings.append("most of these rows were fitted: on new ones it will do worse")
-    return _Rows(X, y, missing), table.values, warnings
-
-
-def _recoded(
-    column: np.ndarray, categories: Sequence[str], model_categories: Sequence[str]
-) -> np.ndarray:
-    """The codes of a column (n,) in the model's categories; NaN where one is missing or unknown."""
-    if categories == model_categories:
-        return column
-    code = {word: float(i) for i, word in enumerate(model_categories)}
-    codes = np.array([*(code.get(word, np.nan) for word in categories), np.nan])
-    recoded: np.ndarray = codes[np.where(np.isnan(column), -1, column).astype(np.intp)]
-    return recoded
-
-
-def _target(table: Table, model: Loaded) -> tuple[np.ndarray, Flaw | None]:
-    """The labels as the model predicts them; or a flaw."""
-    classes = table.classes
-    if model.regression:
-        if table.y.ndim == 1 and not isinstance((classes or (0,))[0], str):
-            return table.as_numbers().y, None
-        return table.y, Flaw(
-            "/dataset", "its labels are not numbers, which this model predicts"
-        )
-    position = {name: i for i, name in enumerate(model.classes)}
-    if classes is None or table.y.ndim != 1 or not set(classes) <= set(position):
-        named = ", ".join(map(str, model.classes))
-        return table.y, Flaw(
-            "/dataset", f"its labels are not the model's classes: {named}"
-        )
-    return np.array([position[name] for name in classes])[table.y], None
-
-
-def _labels_of_numbers(labels: Sequence[Any]) -> np.ndarray:
-    reject(
-        Flaw(
-            pointer("labels", i),
-            "a label is a number here, as this model predicts numbers",
-        )
-        for i, label in enumerate(labels)
-        if isinstance(label, bool)
-        or not isinstance(label, int | float)
-        or not is_float(label)
-    )
-    return np.array(labels, dtype=np.float64)
-
-
 def report(
     acquirer: AcquisitionModel,
     X: np.ndarray,
@@ -338,7 +229,7 @@ def report(
     own). `missing` (n, m): unavailable values, which cost nothing; by default every NaN. n is at
     least 1.
     """
-    rows = _Rows(X, y, np.isnan(X) if missing is None else missing)
+    rows = SimulatedRows(X, y, np.isnan(X) if missing is None else missing)
     simulator = _Simulator(acquirer, rows, prices, matrix)
     if matrix is not None:
         n_budgets = 1 + len(_BUDGET_SHARES if budgets is None else budgets)
@@ -379,7 +270,7 @@ class _Simulator:
     """
 
     acquirer: AcquisitionModel
-    rows: _Rows
+    rows: SimulatedRows
     prices: Prices
     matrix: Prepared | None
     matrices: tuple[list[Any], np.ndarray] | None = None
@@ -396,7 +287,7 @@ class _Simulator:
         size = self._rows_at_once()
         for start in range(0, n, size):
             part = slice(start, start + size)
-            rows = _Rows(*(column[part] for column in self.rows))
+            rows = SimulatedRows(*(column[part] for column in self.rows))
             trajectories = self.acquirer.model.travel(
                 rows.X, self.prices, budget, rows.missing
             )

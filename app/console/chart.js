@@ -1,4 +1,4 @@
-/** Live charts, with the scales of the service's own (app/api/charts.py). */
+/** Live charts, with the scales of the service's own (app/api/drawing.py). */
 
 import { h, s } from "./dom.js";
 

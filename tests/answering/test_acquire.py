@@ -325,3 +325,23 @@ def test_prices_that_make_the_order_stale_are_warned_about():
         "train with these prices" in text
         for text in simulated(None, model, order, ANYBODY)["warnings"]
     )
+
+
+def test_the_worths_of_the_matrices_of_one_call_are_kept(model, monkeypatch):
+    """With room for 64 the 66 matrices of a call that was repeated were computed 132 times."""
+    acquirer = acquisition_model(model)
+    if acquirer.experience is None:
+        return
+    computed, compute = [], type(acquirer.experience).worth
+
+    def worth(experience, B, prices, budget):
+        computed.append(B)
+        return compute(experience, B, prices, budget)
+
+    monkeypatch.setattr(type(acquirer.experience), "worth", worth)
+    matrices = [np.array([[0.0, -12.0], [-60.0 + i, 30.0]]) for i in range(66)]
+    for _ in range(2):
+        worths = [acquirer.worth(matrix, PRICES, None) for matrix in matrices]
+
+    assert len(computed) == 66
+    assert len({id(each) for each in worths}) == 66

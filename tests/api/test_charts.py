@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from app.api.charts import (
     benefit_chart,
     comparison_chart,
-    escaped,
     retrieval_chart,
 )
+from app.api.drawing import escaped
 
 MINUS = "\N{MINUS SIGN}"
 NS = "{http://www.w3.org/2000/svg}"

@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from app.api.charts import Axis
+from app.api.drawing import Axis
 from app.tables.text import MISSING
 from tests.console.tab import FOLDER, alike
 
