@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from app.outcomes.decision import DAY, UNKNOWN, Terms, day_of
-from app.report.replay import Alternative, documents
+from app.report.alternatives import Alternative, documents
 from app.report.slices import slices
 from tests.conftest import trained, two_class_rows
 from tests.outcomes.records import decided, told
