@@ -27,8 +27,10 @@ ROWS = 500
 _CELLS = 200_000  # numbers that are kept, which are fewer rows of a wide table
 _FEWEST_ROWS = 50
 _CELLS_AT_ONCE = 1_000_000  # numbers that are in memory together
+_CELLS_IN_CACHE = 100_000  # distances that are computed together
 # The mean of this times the squared difference of two random ranks from 0 to 1 is 1.
 _SCALE = 6.0
+_TINY = 1e-9  # by so much rounding may change distances and weights
 _LEVELS = (np.arange(50) + 0.5) / 50  # of the quantiles that stand for a distribution
 
 
@@ -156,7 +158,7 @@ class Background(Stored):
         regression"). The nearer a row, the more it weighs. Of the rows in the order of the answers
         those at even steps of the weight are drawn: so few of them have nearly the mean of all.
         """
-        step = max(1, _CELLS_AT_ONCE // len(self.rows))
+        step = max(1, _CELLS_IN_CACHE // len(self.rows))
         blocks = [slice(start, start + step) for start in range(0, len(X), step)]
         drawn = [self._drawn(X[block], gaps[block]) for block in blocks]
         return np.concatenate([np.empty((0, DRAWS), dtype=np.intp), *drawn])
@@ -169,28 +171,36 @@ class Background(Stored):
         nearest = np.maximum(NEAREST, B ** (4 / (4 + known))).astype(np.intp)
         ascending = np.sort(distance, axis=1)
         last = np.minimum(nearest, B)[:, None] - 1
-        near = distance <= np.take_along_axis(ascending, last, axis=1)
+        near = distance <= np.take_along_axis(ascending, last, axis=1) + _TINY
         farther = distance - ascending[:, :1]
         mean = (farther * near).sum(axis=1) / near.sum(axis=1)
         unit = np.where(mean > 0, mean, 1.0)
         reached = np.cumsum(near * np.exp(-farther / unit[:, None]), axis=1)
         steps = (np.arange(DRAWS) + 0.5) / DRAWS
-        total = reached[:, -1:] * (1 - 1e-12)  # rounding must not move a draw
+        total = reached[:, -1:] * (1 - _TINY)
         picks = [(reached >= step * total).argmax(axis=1) for step in steps]
         return np.stack(picks, axis=1)
 
     def _distances(self, X: np.ndarray, gaps: np.ndarray) -> np.ndarray:
-        """The sum over the features without gaps of the differences (n, B), each 1 on average."""
+        """The sum over the features without gaps of differences (n, B), each about 1 on average.
+
+        Squared differences of ranks, but categories, and numbers that training lacked, differ by at
+        most 1. One product for all ranks takes a tenth of the time of a loop over them.
+        """
+        ranked = self.complete & ~self.categorical
         places = self.places(X)
-        distance = np.zeros((len(X), len(self.rows)))
-        for j in range(X.shape[1]):
-            difference = np.square(places[:, j, None] - self._places[:, j])
-            difference *= _SCALE
-            if self.categorical[j] or not self.complete[j]:
-                np.minimum(difference, 1.0, out=difference)
+        known = (~gaps)[:, ranked].astype(np.float64)
+        ranks = places[:, ranked] * known
+        lender_ranks = self._places[:, ranked]
+        distance = np.square(ranks).sum(axis=1, keepdims=True)
+        distance = distance - 2 * ranks @ lender_ranks.T
+        distance += known @ np.square(lender_ranks).T
+        distance *= _SCALE
+        for j in np.flatnonzero(~ranked):
+            difference = _SCALE * np.square(places[:, j, None] - self._places[:, j])
             difference[gaps[:, j]] = 0.0
-            distance += difference
-        return distance
+            distance += np.minimum(difference, 1.0)
+        return np.asarray(distance)
 
     def places(self, X: np.ndarray) -> np.ndarray:
         """Ranks from 0 to 1 of numbers among the background's rows, codes of categories (n, m)."""

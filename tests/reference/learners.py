@@ -161,7 +161,7 @@ def lenders(
     known = m - sum(gaps)
     count = min(B, max(20, int(B ** (4 / (4 + known)))))
     limit = sorted(distances)[count - 1]
-    near = [b for b in range(B) if distances[b] <= limit]
+    near = [b for b in range(B) if distances[b] <= limit + 1e-9]
     excess = [distances[b] - min(distances) for b in near]
     unit = sum(excess) / len(near) or 1.0
     weights = [math.exp(-e / unit) for e in excess]
@@ -170,7 +170,7 @@ def lenders(
         reached = 0.0
         for b, weight in zip(near, weights, strict=True):
             reached += weight
-            if reached >= (step + 0.5) / 10 * sum(weights) * (1 - 1e-12):
+            if reached >= (step + 0.5) / 10 * sum(weights) * (1 - 1e-9):
                 drawn.append(b)
                 break
     return drawn
