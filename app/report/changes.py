@@ -223,41 +223,25 @@ class Scores:
 
 def feature_changes(recorded: Iterable[Cases], lacked: Lacked) -> Iterator[Changed]:
     """The changes of each feature of recorded instances, of the first days against the last: of its
-    values, None where they cannot be compared, and of how often it is missing. The latter against
-    training, too, for the instances of the last days that the newest version decided.
+    values, None where they cannot be compared, and of how often it is missing. The latter since the
+    training of the newest version, where its card has that, among the instances that it decided.
     """
     before, after = sides(recorded)
     newest = max((version for version, _ in after), default=0)
-    sides_of_all = [[instance for _, instance in side] for side in (before, after)]
-    of_newest = [instance for version, instance in after if version == newest]
-    in_training = lacked(newest) if newest else {}
-    for name in dict.fromkeys(
-        name for side in sides_of_all for row in side for name in row
-    ):
-        columns = [[row.get(name) for row in side] for side in sides_of_all]
+    trained_counts = lacked(newest) if newest else {}
+    names = dict.fromkeys(name for _, row in (*before, *after) for name in row)
+    for name in names:
+        columns = [[row.get(name) for _, row in side] for side in (before, after)]
         yield {"feature": name, "of": "values"}, value_change(*columns)
-        counts = np.array([_known_and_missing(column) for column in columns])
-        yield from _missing_change(name, "missing", *counts)
-        if name in in_training:
-            now = _known_and_missing([row.get(name) for row in of_newest])
-            of = "missing since training"
-            yield from _missing_change(name, of, in_training[name], now)
-
-
-def _known_and_missing(values: Sequence[Any]) -> np.ndarray:
-    """How many values are known, and how many missing (2,)."""
-    return np.bincount([value is None for value in values], minlength=2)
-
-
-def _missing_change(
-    name: str, of: str, before: np.ndarray, after: np.ndarray
-) -> Iterator[Changed]:
-    """The change of how often a feature is missing, by counts as of `_known_and_missing`; nothing
-    where it never is, or of few cases.
-    """
-    counts = np.array([before, after])
-    if counts.sum(axis=1).min() >= _MIN_CASES and counts[:, 1].any():
-        yield {"feature": name, "of": of}, category_change(before, after)
+        if name in trained_counts:
+            columns[1] = [row.get(name) for version, row in after if version == newest]
+        counts = [
+            np.bincount([value is None for value in column], minlength=2)
+            for column in columns
+        ]
+        table = np.array([trained_counts.get(name, counts[0]), counts[1]])
+        if table.sum(axis=1).min() >= _MIN_CASES and table[:, 1].any():
+            yield {"feature": name, "of": "missing"}, category_change(*table)
 
 
 def value_change(before: Sequence[Any], after: Sequence[Any]) -> Change | None:

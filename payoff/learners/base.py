@@ -11,7 +11,6 @@ import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
-from functools import partial
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -32,7 +31,7 @@ from payoff.decisions.quantities import Distribution
 from payoff.decisions.row_weights import effective_rows
 from payoff.errors import Invalid, pointer
 from payoff.learners import loading
-from payoff.learners.background import Background
+from payoff.learners.background import Background, Gaps
 from payoff.learners.unseen import best_calibration
 from payoff.progress import part, report
 from payoff.stored import OLDER, Stored
@@ -373,12 +372,10 @@ class Learner(Dataclass):
         """The distribution of each row's number, as for `values`; None where the model has none."""
         distribution: Callable[..., Distribution] | None
         distribution = getattr(self.model_, "distribution", None)
-        background = self._background
-        gaps = None if background is None else background.gaps(X)
-        if distribution is None or background is None or gaps is None:
+        gaps = self.gaps(X)
+        if distribution is None or gaps is None:
             return None if distribution is None else distribution(X)
-        mixtures = partial(background.mixtures, distribution, X, gaps)
-        return Distribution(self.values(X), mixtures)
+        return Distribution(self.values(X), lambda: gaps.mixtures(distribution))
 
     def posterior(self, X: np.ndarray) -> np.ndarray:
         """`predict_proba` without any check, for float64 C-contiguous rows (n, m)."""
@@ -393,12 +390,12 @@ class Learner(Dataclass):
         self, answer: Callable[[np.ndarray], np.ndarray], X: np.ndarray
     ) -> np.ndarray:
         """The answers (n, …) to rows (n, m), averaged where a row has gaps (see `Background`)."""
-        background = self._background
-        gaps = None if background is None else background.gaps(X)
-        if background is None or gaps is None:
-            return answer(X)
-        fills = background.fills(X, gaps)
-        return np.concatenate([filled.mean(answer(filled.rows)) for filled in fills])
+        gaps = self.gaps(X)
+        return answer(X) if gaps is None else gaps.averaged(answer)
+
+    def gaps(self, X: np.ndarray) -> Gaps | None:
+        """What rows (n, m) lack that no row in training lacked; None where answers do without."""
+        return None if self._background is None else self._background.gaps(X)
 
     @property
     def plain_posterior(self) -> Callable[[np.ndarray], np.ndarray]:
@@ -422,11 +419,10 @@ class Learner(Dataclass):
         """
         explain: Callable[..., Contributions | None] | None
         explain = getattr(self.model_, "contributions", None)
-        background = self._background
-        gaps = None if background is None else background.gaps(X)
-        if explain is None or background is None or gaps is None:
+        gaps = self.gaps(X)
+        if explain is None or gaps is None:
             return None if explain is None else explain(X, chosen)
-        parts = [explain(rows, chosen) for rows in background.draws(X, gaps)]
+        parts = [explain(rows, chosen) for rows in gaps.draws()]
         return mean_contributions([part for part in parts if part is not None])
 
     def ranks(self) -> bool:

@@ -117,7 +117,6 @@ class CostNaiveBayes(Learner):
     """
 
     name: ClassVar = "cost_naive_bayes"
-    _knows_gaps: ClassVar = True
     _min_rows_to_calibrate: ClassVar = 10
 
     alpha: Annotated[

@@ -163,7 +163,7 @@ def lenders(
     limit = sorted(distances)[count - 1]
     near = [b for b in range(B) if distances[b] <= limit + 1e-9]
     excess = [distances[b] - min(distances) for b in near]
-    unit = sum(excess) / len(near) or 1.0
+    unit = sum(excess) / count or 1.0
     weights = [math.exp(-e / unit) for e in excess]
     drawn = []
     for step in range(10):

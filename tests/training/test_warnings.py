@@ -483,9 +483,27 @@ def test_a_missing_value_is_named_in_the_answers_of_all_formats(service):
 
     told = [answer.json()["warnings"] for answer in (single, *answers, sets)]
     told.append(json.loads(as_array.headers["payoff-answer"])["warnings"])
-    assert [["'b', which no row" in warning for warning in one] for one in told] == [
-        [True]
-    ] * 5
+    sentence = "of 'b', which no row in training lacked: answered as far as the other"
+    assert [[sentence in warning for warning in one] for one in told] == [[True]] * 5
+
+
+def test_an_unknown_category_is_answered_as_a_missing_one_near_the_shares(service):
+    """Nearly all of one ward are ill; a ward that training did not have decides nothing."""
+    wards = [["abcd"[i % 4], i % 7] for i in range(200)]
+    labels = ["ill" if i % 4 == 0 and i % 20 else "well" for i in range(200)]
+    data = {"features": ["ward", "other"], "rows": wards, "labels": labels}
+    learner = {"kind": "random_forest", "n_estimators": 20}
+    trained(service, {"model": "wards", "learner": learner, "data": data, "holdout": 0})
+    question = {"model": "wards", "rule": "most_probable"}
+    instances = [["new", 3], [None, 3], ["a", 3]]
+
+    answer = service.post("/predict", json=question | {"instances": instances}).json()
+
+    new, gap, known = (
+        p[answer["classes"].index("ill")] for p in answer["probabilities"]
+    )
+    assert new == gap == pytest.approx(0.2, abs=0.1)
+    assert known > 0.6
 
 
 def test_the_card_has_the_range_of_the_rows_that_were_fitted():

@@ -65,7 +65,7 @@ def test_gaps_are_what_training_never_lacked_and_categories_that_it_did_not_have
 
     gaps = model.gaps(rows)
 
-    assert np.argwhere(gaps).tolist() == [
+    assert np.argwhere(gaps.marks).tolist() == [
         [1, 1],
         [2, categorical[0]],
         [3, categorical[1]],
@@ -77,9 +77,9 @@ def test_a_category_between_others_that_training_did_not_have_is_a_gap():
     model = background(X, [0])
 
     assert model.gaps(X) is None
-    assert np.argwhere(model.gaps(np.array([[1.0, 1.0], [2.0, 1.0]]))).tolist() == [
-        [0, 0]
-    ]
+    assert np.argwhere(
+        model.gaps(np.array([[1.0, 1.0], [2.0, 1.0]])).marks
+    ).tolist() == [[0, 0]]
 
 
 @pytest.mark.parametrize(("n", "seed"), [(3, 0), (40, 1), (120, 2)])
@@ -87,7 +87,7 @@ def test_lenders_are_those_of_the_slow_twin(n, seed):
     X, _, categorical = table(n, seed)
     model = background(X, categorical)
     rows = with_gaps(table(30, seed + 10)[0], seed)
-    gaps = model.gaps(rows)
+    gaps = model.gaps(rows).marks
 
     expected = [
         lenders(model.rows, model.complete, categorical, row, gap)
@@ -110,8 +110,8 @@ def test_answers_are_averaged_where_a_row_has_gaps_and_no_other_answer_changes(n
     X, y, categorical = table()
     model = fitted(name, X, y, categorical)
     rows = with_gaps(X)
-    kept = model._background
-    gaps = kept.gaps(rows)
+    kept = model.gaps(rows).background
+    gaps = model.gaps(rows).marks
 
     P = model.posterior(rows)
 
@@ -153,9 +153,7 @@ def test_several_labels_and_numbers_are_averaged_too(name):
     X, y, categorical = table()
     model = fitted(name, X, np.column_stack((y == 1, y == 2)).astype(int), categorical)
     rows = with_gaps(X)[:12]
-    kept = model._background
-    gaps = kept.gaps(rows)
-    draws = [model.complete_posterior(draw) for draw in kept.draws(rows, gaps)]
+    draws = [model.complete_posterior(draw) for draw in model.gaps(rows).draws()]
 
     np.testing.assert_allclose(
         model.posterior(rows), np.mean(draws, axis=0), atol=1e-12
@@ -168,10 +166,8 @@ def test_the_distribution_of_a_number_is_the_mixture_over_likely_values(name):
     number = X[:, 1] + y
     model = fitted(name, X, number, categorical, task="regression")
     rows = with_gaps(X)[:12]
-    kept = model._background
-    gaps = kept.gaps(rows)
     cuts = np.quantile(number, [0.2, 0.5, 0.8])
-    draws = list(kept.draws(rows, gaps))
+    draws = model.gaps(rows).draws()
 
     distribution = model.distribution(rows)
 
@@ -193,7 +189,7 @@ def test_mixtures_come_in_the_order_of_the_rows():
     def distribution(part):
         return Distribution(part[:, 1], lambda: [Samples(part[:, 1:], np.ones((1, 1)))])
 
-    mixtures = model.mixtures(distribution, rows, model.gaps(rows))
+    mixtures = model.gaps(rows).mixtures(distribution)
     numbers = np.concatenate([samples.values[:, 0] for samples in mixtures])
 
     np.testing.assert_array_equal(numbers, rows[:, 1])
@@ -204,7 +200,6 @@ def test_contributions_of_rows_with_gaps_add_up_to_the_mean_score(name):
     X, y, categorical = table()
     model = fitted(name, X, y, categorical, calibration="none")
     rows = with_gaps(X)[:12]
-    kept = model._background
     chosen = model.posterior(rows).argmax(axis=1)
 
     def score(draw):
@@ -214,7 +209,7 @@ def test_contributions_of_rows_with_gaps_add_up_to_the_mean_score(name):
             P = P - P.mean(axis=1, keepdims=True)
         return P[np.arange(len(P)), chosen]
 
-    scores = [score(draw) for draw in kept.draws(rows, kept.gaps(rows))]
+    scores = [score(draw) for draw in model.gaps(rows).draws()]
     attribution = model.contributions(rows, chosen)
 
     assert len(scores) == DRAWS
