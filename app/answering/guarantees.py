@@ -98,7 +98,7 @@ def certified(
     }
     if certificate is None:
         min_cases = limit.min_cases()
-        reason = f"at the highest scores it has no risk of at most {limit.at_most:g}"
+        reason = f"no cut shows a risk of at most {limit.at_most:g} at this confidence"
         if len(rows) < min_cases:
             reason = (
                 f"the matrix takes {guarantee.action!r} in {len(rows)} rows, and {min_cases}"

@@ -5,6 +5,7 @@ import { Axis, LiveChart, whisker } from "./chart.js";
 import { less, ruled, steps, writes } from "./compare.js";
 import { CaseFile, first } from "./csv.js";
 import { button, card, details, facts, field, h, inUnit, put, select, setUnit, short, table, warned } from "./dom.js";
+import { Guarantee } from "./guarantee.js";
 import { Limits, prices } from "./limits.js";
 import { BenefitMatrix, keep, matrixOf, matrixOfCard, snippets, worded } from "./matrix.js";
 import { chooser, link } from "./models.js";
@@ -51,6 +52,7 @@ class Lab {
     this.code = snippets(ref, found);
     this.editor.of(found.classes, matrixOf(found));
     this.saved = new SavedMatrices(found, this.editor, () => this.#code());
+    this.guarantee = new Guarantee(found);
     this.cases = new CasesThatChange(found);
     this.other.addEventListener("change", () => { this.rival = null; this.#changed(); });
     this.editor.addEventListener("change", () => this.#changed());
@@ -64,7 +66,7 @@ class Lab {
         card("Benefit matrix", this.editor, h("div", { class: "row" },
           button("Start again", () => { this.editor.of(this.card.classes, matrixOfCard(this.card)); this.#changed(); }),
           button("Use as reference", () => this.#changed(true)))),
-        card("Saved matrices", this.saved.draw()), card("In a program", this.code.node)),
+        card("Saved matrices", this.saved.draw()), this.guarantee.draw(), card("In a program", this.code.node)),
       card("On rows not seen in training", this.problem, this.figures, this.chart, this.#rivals())),
     this.details, this.cases.draw());
   }
@@ -100,6 +102,7 @@ class Lab {
     }
     this.#code();
     this.update(matrix);
+    this.guarantee.update(matrix);
     this.cases.update(matrix);
   }
 

@@ -197,6 +197,30 @@ def test_nothing_is_saved_where_nothing_is_certified(client):
     assert report["reason"] in refused.json()["detail"]
 
 
+def test_each_case_may_have_its_own_benefits(client):
+    by_age = {"column": "age", "times": -0.02}
+    matrix = {
+        "healthy": {"wait": 0, "treat": by_age},
+        "ill": {"wait": -4, "treat": 5},
+    }
+    body = {"benefits": matrix, "guarantee": LIMIT}
+    saved = client.put("/models/guarded:1/guarantees/by-age", json=body).json()
+    free = predicted(client, benefits=matrix).json()
+    answer = predicted(client, rule="guaranteed", guarantee="by-age").json()
+    assert answer["expected_benefits"] == free["expected_benefits"]
+    ill = np.array(free["probabilities"])[:, free["classes"].index("ill")]
+    refused = (np.array(free["decisions"]) == "treat") & (ill < saved["cut"])
+    expected = np.where(refused, "wait", free["decisions"])
+    assert answer["decisions"] == expected.tolist()
+    assert refused.any()
+    money = {"action": "treat", "otherwise": "wait", "loss_at_most": 0.4}
+    unbounded = client.post(
+        "/models/guarded:1/benefit", json={"benefits": matrix, "guarantee": money}
+    )
+    [error] = unbounded.json()["errors"]
+    assert error["loc"] == "/guarantee/loss_at_most"
+
+
 def test_losses_of_money_have_a_limit_too(client):
     limit = {"action": "treat", "otherwise": "wait", "loss_at_most": 0.4}
     body = MATRIX | {"guarantee": limit}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import two_class_rows
+from tests.conftest import trained, two_class_rows
 from tests.console.conftest import ACTIONS, ADMIN_KEY, CLASSES, hostile_rows
 from tests.console.demo import ACTIONS as PLAIN_ACTIONS
 from tests.console.demo import BENEFITS
@@ -252,6 +252,34 @@ def test_a_matrix_is_saved_as_a_version_and_deleted_after_a_question(tab, demo):
     page.wait_for_selector("text=winter is deleted")
     assert demo.client.get(path).status_code == 404
     assert page.input_value(CELL) == "-8"
+
+
+def test_a_guarantee_is_certified_and_saved(tab, demo):
+    page = tab.open("lab/triage:1")
+    page.wait_for_selector("text=train one without that")
+    matrix = {
+        "healthy": {"wait": 0, "treat": -1},
+        "ill": {"wait": -4, "treat": 5},
+    }
+    order = {
+        "model": "guarded",
+        "learner": {"kind": "logistic"},
+        "data": two_class_rows(1_600),
+        "benefits": matrix,
+        "refit": False,
+        "holdout": 0.5,
+    }
+    trained(demo.client, order)
+    page = tab.open("lab/guarded:1")
+    page.get_by_label("at most (%)").fill("0.1")
+    press(page, "button:text-is('Certify')", "text=Nothing is certified")
+    page.get_by_label("at most (%)").fill("30")
+    press(page, "button:text-is('Certify')", "text=wrong among them")
+    press(page, "button:text-is('Save the guarantee')", "text=careful:1")
+    saved = demo.client.get("/models/guarded/guarantees/careful").json()
+    assert saved["guarantee"]["wrong"] == ["healthy"]
+    assert (saved["action"], saved["otherwise"]) == ("treat", "wait")
+    assert f"{100 * saved['bound']:.3g} %" in page.inner_text("main")
 
 
 def test_an_older_version_is_opened_and_cases_are_decided_with_it(tab):

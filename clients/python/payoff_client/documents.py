@@ -180,16 +180,6 @@ class Period(TypedDict, total=False):
     until: str
 
 
-class QueueOptions(Period, total=False):
-    """Which decisions wait for a person, and in which order."""
-
-    action: str
-    open: bool
-    order: str
-    page_size: int
-    page_token: str
-
-
 class ReplayOptions(MatrixOptions, Period, total=False):
     """The versions, rules or matrix to replay, and the period of recorded decisions."""
 

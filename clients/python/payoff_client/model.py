@@ -26,7 +26,6 @@ from payoff_client.documents import (
     Matrix,
     Object,
     Period,
-    QueueOptions,
     Record,
     ReplayOptions,
     Report,
@@ -501,7 +500,7 @@ class Model(Linked[Mode]):
         return Report(await self._link.document(call, Object))
 
     @shared
-    async def waiting(self, **query: Unpack[QueueOptions]) -> Report:
+    async def waiting(self, /, **query: str | int | None) -> Report:
         """A page of the recorded decisions that wait for a person: `decisions`, `next_page_token`.
 
         `query` are `action`, `open`, `order` (`stake` or `time`), `page_size`, `page_token`,
