@@ -4,8 +4,8 @@ and verdicts of the judgement are right.
     .venv/bin/python benchmarks/rewards.py [--seeds 4] [--peers PYTHON] [--judge 0]
 
 `--peers` is the interpreter of an environment with vowpalwabbit and econml (`pip install vowpalwabbit econml`): the same
-logs are given to it in files. `--judge 200` judges policies in so many worlds instead. The result is in
-benchmarks/rewards.md.
+logs are given to it in files. `--judge 100` judges policies in so many worlds instead, `--month` plays ten rounds of
+serving, exploring and training. The results are in benchmarks/rewards.md.
 
 The smallest work: `.venv/bin/python benchmarks/rewards.py --seeds 1 --rows 300`
 """
@@ -205,10 +205,10 @@ def month(seed: int, world: str = "prices", rounds: int = 10, rows: int = 200) -
     )
 
 
-def judge_worlds(worlds: int) -> None:
+def judge_worlds(worlds: range) -> None:
     """Print how often intervals hold and verdicts are wrong, of a fixed policy and of the learned one."""
     counts: dict[str, list[Any]] = {"fixed": [], "learned": []}
-    for seed in range(worlds):
+    for seed in worlds:
         random = np.random.default_rng(50_000 + seed)
         n = int(random.choice([600, 1500]))
         X, every = treatments(random, 2 * n)
@@ -266,7 +266,7 @@ if __name__ == "__main__":
         for seed in range(chosen.first, chosen.first + chosen.seeds):
             month(seed)
     elif chosen.judge:
-        judge_worlds(chosen.judge)
+        judge_worlds(range(chosen.first, chosen.first + chosen.judge))
     else:
         seeds = range(chosen.first, chosen.first + chosen.seeds)
         compare(seeds, chosen.rows, chosen.peers)
