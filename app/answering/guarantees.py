@@ -51,16 +51,13 @@ class GuaranteeRequest(NamedMatrixFields):
 
 def check_evaluated(model: Loaded) -> None:
     """Invalid at /guarantee where the model that decides is not the one that was evaluated."""
-    if not model.card.data.refit:
-        return
-    done = "its evaluation was a cross-validation of other models"
-    if model.evaluation == "hold-out":
-        done = "it was fitted again after its evaluation, on all rows"
-    raise Invalid.at(
-        "/guarantee",
-        "a guarantee is about the model that was evaluated, and of version"
-        f' {model.version} of {model.name!r} {done}; train it with "refit": false',
-    )
+    if model.card.data.refit:
+        raise Invalid.at(
+            "/guarantee",
+            "a guarantee is about the model that was evaluated, and version"
+            f" {model.version} of {model.name!r} was fitted again on all rows after its"
+            f' evaluation by {model.evaluation}; train it with "refit": false',
+        )
 
 
 def certified(

@@ -69,6 +69,19 @@ def test_the_action_is_taken_from_the_cut_on(client, saved):
         headers={"Content-Type": "text/csv"},
     )
     assert as_table.json()["decisions"] == ["treat"]
+    columns = [
+        {"name": name, "datatype": kind, "shape": [1], "data": [value]}
+        for name, kind, value in (
+            ("age", "FP64", 80.0),
+            ("pulse", "FP64", 99.0),
+            ("pain", "BYTES", "strong"),
+        )
+    ]
+    inferred = client.post(
+        "/v2/models/guarded/versions/1/infer",
+        json={"inputs": columns, "parameters": DECIDED},
+    )
+    assert inferred.json()["outputs"][0]["data"] == ["treat"], inferred.text
 
 
 def test_the_name_means_the_guarantee_of_the_version_that_decides(client, saved):
