@@ -58,15 +58,8 @@ class RewardTable(NamedTuple):
                 present = np.isin(np.unique(self.actions), self.actions[rows])
                 propensities = propensities[:, present]
                 propensities = propensities / propensities.sum(axis=1, keepdims=True)
-        table = replace(
-            self.table,
-            X=np.ascontiguousarray(self.table.X[rows]),
-            y=self.table.y[rows],
-            values={name: x[rows] for name, x in self.table.values.items()},
-            kept={name: x[rows] for name, x in self.table.kept.items()},
-        )
         return type(self)(
-            table,
+            self.table.take(rows),
             self.rewards[rows],
             self.actions[rows],
             propensities,
@@ -95,10 +88,9 @@ class RewardTable(NamedTuple):
 def check_log(parameters: dict[str, Any], dataset: Dataset) -> None:
     """Invalid at /action and /propensity where the data set does not have them as they must be."""
     action, propensity = parameters["action"], parameters["propensity"]
-    types: dict[str, str] = {feature.name: feature.type for feature in dataset.features}
-    features = {name for name in types if not _is_of_action(name, propensity)}
-    types |= dict.fromkeys(dataset.values, "numeric")
-    types |= {name: column.type for name, column in dataset.kept.items()}
+    types = _types(dataset)
+    names = {feature.name for feature in dataset.features}
+    features = {name for name in names if not _is_of_action(name, propensity)}
     if any(_is_of_action(name, propensity) for name in types):
         types.setdefault(propensity, "numeric")
     flaws = [
@@ -120,6 +112,13 @@ def check_log(parameters: dict[str, Any], dataset: Dataset) -> None:
     reject(flaws)
 
 
+def _types(dataset: Dataset) -> dict[str, str]:
+    """The type, numeric or categorical, of each column that a log can name."""
+    types: dict[str, str] = {feature.name: feature.type for feature in dataset.features}
+    types |= dict.fromkeys(dataset.values, "numeric")
+    return types | {name: column.type for name, column in dataset.kept.items()}
+
+
 def _is_of_action(name: str, propensity: str | None) -> bool:
     """Whether a column has the chances of one action: `p:call`, for example."""
     return propensity is not None and name.startswith(f"{propensity}:")
@@ -129,24 +128,15 @@ def read_log(stores: Stores, dataset_id: str, spec: TrainSpec) -> RewardTable:
     """The table of a log; Invalid at a row without an action, a reward or a chance."""
     parameters = spec.learner.parameters
     action, propensity = parameters["action"], parameters["propensity"]
-    dataset = stores.datasets.find(dataset_id)
-    names = {
-        *(feature.name for feature in dataset.features),
-        *dataset.values,
-        *dataset.kept,
-    }
+    names = _types(stores.datasets.find(dataset_id))
     of_actions = [name for name in names if _is_of_action(name, propensity)]
     beside = [action, *of_actions] if propensity not in names else [action, propensity]
     columns_of_split = [] if spec.split is None else [spec.split.column]
     kept = {*beside, *columns_of_split}
     table = stores.datasets.table(dataset_id, kept).as_numbers()
-    words: Sequence[str] = ()
-    for feature in table.schema.features:
-        if feature.name == action:
-            words = feature.categories
-    if action in dataset.kept:
-        words = dataset.kept[action].words
-    actions = _names(table.column(action), words)
+    words = {feature.name: feature.categories for feature in table.schema.features}
+    words |= table.kept_words
+    actions = _names(table.column(action), words.get(action, ()))
     propensities = None
     if propensity in names:
         propensities = table.column(propensity)
