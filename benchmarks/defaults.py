@@ -5,8 +5,13 @@ both against knowledge of every class and summed over the matrices: below 1 the 
 
     .venv/bin/python benchmarks/defaults.py [--sets glass,ecoli] [--learners logistic,auto] [--seeds 5]
 
-The ± is the standard error, over the splits, of the difference to `auto`, or to `--against`. LightGBM takes part where
-it is installed.
+The ± is the standard error, over the splits, of the difference to `auto`, or to `--against`; each set names the rival that
+leads, and by how many of these. Boosting of others takes part, raw and with isotonic curves, where it is installed, in an
+environment of its own, as none is a dependency:
+
+    python -m venv /tmp/rivals
+    /tmp/rivals/bin/pip install -e '.[service]' catboost xgboost chimeraboost lightgbm
+    /tmp/rivals/bin/python benchmarks/defaults.py --sets glass,ecoli --seeds 2
 
 The smallest work: `.venv/bin/python benchmarks/defaults.py --sets glass --learners logistic --seeds 1`
 """
@@ -21,6 +26,7 @@ from typing import Any
 
 import numpy as np
 from common import load, preparing, standard_error
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
@@ -135,23 +141,78 @@ def forest(task: Task) -> Any:
     return prepared(task, RandomForestClassifier(random_state=task.seed))
 
 
+def with_words(rows: np.ndarray, columns: list[int]) -> np.ndarray:
+    """Rows of objects in which the codes of categories are texts."""
+    table = rows.astype(object)
+    for j in columns:
+        table[:, j] = rows[:, j].astype(str)
+    return table
+
+
+class OfWords(ClassifierMixin, BaseEstimator):
+    """A classifier that takes categories as texts, in these columns; `clone` can copy it."""
+
+    def __init__(self, model: Any, categorical: list[int]) -> None:
+        self.model = model
+        self.categorical = categorical
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> "OfWords":
+        self.classes_ = np.unique(y)
+        self.fitted_ = clone(self.model).fit(
+            with_words(X, self.categorical), y, cat_features=self.categorical or None
+        )
+        return self
+
+    def predict_proba(self, X: np.ndarray) -> np.ndarray:
+        return np.asarray(self.fitted_.predict_proba(with_words(X, self.categorical)))
+
+
 def sklearn_boosting(task: Task) -> Any:
     columns = task.categorical or None
-    return calibrated(
-        task,
-        HistGradientBoostingClassifier(
-            categorical_features=columns, random_state=task.seed
-        ),
+    return HistGradientBoostingClassifier(
+        categorical_features=columns, random_state=task.seed
     )
 
 
-def lightgbm_isotonic(task: Task) -> Any:
+def lightgbm(task: Task) -> Any:
     from lightgbm import LGBMClassifier  # noqa: PLC0415 - optional
 
-    return calibrated(
-        task, LGBMClassifier(random_state=task.seed, verbose=-1, n_jobs=1), "isotonic"
-    )
+    return LGBMClassifier(random_state=task.seed, verbose=-1, n_jobs=1)
 
+
+def xgboost(task: Task) -> Any:
+    from xgboost import XGBClassifier  # noqa: PLC0415 - optional
+
+    return prepared(task, XGBClassifier(random_state=task.seed, n_jobs=1))
+
+
+def catboost(task: Task) -> Any:
+    from catboost import CatBoostClassifier  # noqa: PLC0415 - optional
+
+    model = CatBoostClassifier(
+        random_seed=task.seed,
+        thread_count=1,
+        verbose=0,
+        allow_writing_files=False,
+    )
+    return OfWords(model, task.categorical)
+
+
+def chimeraboost(task: Task) -> Any:
+    from chimeraboost import ChimeraBoostClassifier  # noqa: PLC0415 - optional
+
+    model = ChimeraBoostClassifier(random_state=task.seed, thread_count=1)
+    return OfWords(model, task.categorical)
+
+
+BOOSTING: dict[str, tuple[str, Callable[[Task], Any]]] = {
+    "HistGB": ("sklearn", sklearn_boosting),
+    "LightGBM": ("lightgbm", lightgbm),
+    "XGBoost": ("xgboost", xgboost),
+    "CatBoost": ("catboost", catboost),
+    "ChimeraBoost": ("chimeraboost", chimeraboost),
+}
+"""The module of each, and the model, not fitted."""
 
 RIVALS: dict[str, Callable[[Task], Any]] = {
     "sklearn logistic": lambda task: prepared(
@@ -159,22 +220,28 @@ RIVALS: dict[str, Callable[[Task], Any]] = {
     ).fit(task.X, task.y),
     "sklearn forest": lambda task: calibrated(task, forest(task)),
     "random_forest 500": ours("random_forest", n_estimators=500),
-    "sklearn boosting": sklearn_boosting,
-    "LightGBM isotonic": lightgbm_isotonic,
 }
+for _name, (_module, _made) in BOOSTING.items():
+    if importlib.util.find_spec(_module):
+        RIVALS[_name] = lambda task, made=_made: made(task).fit(task.X, task.y)  # type: ignore[misc]
+        RIVALS[f"{_name} isotonic"] = lambda task, made=_made: calibrated(  # type: ignore[misc]
+            task, made(task), "isotonic"
+        )
 
 
 def contenders(chosen: str) -> dict[str, Callable[[Task], Any]]:
     """All that do not train with a matrix by name, or those chosen, separated by commas; `auto` gets none here."""
-    kinds = [name for name, kind in KINDS.items() if kind.labels == "one"]
+    kinds = [
+        name
+        for name, kind in KINDS.items()
+        if kind.labels == "one" and "classification" in kind.tasks
+    ]
     blind = [
         name
         for name in kinds
         if name == "auto" or not resolve({"kind": name}).takes("benefits")
     ]
     every = {name: ours(name) for name in blind} | RIVALS
-    if not importlib.util.find_spec("lightgbm"):
-        del every["LightGBM isotonic"]
     return {name: every[name] for name in chosen.split(",")} if chosen else every
 
 
@@ -197,6 +264,7 @@ def run(
             found[contender] += [judge(P, truth, B) for B in matrices]
     print(f"\n{name}")
     shares = {}
+    leads = {}
     for contender, rows in found.items():
         share, promised, realised = np.array(rows).T
         gaps = (share - np.array(found.get(against, rows))[:, 0]).reshape(
@@ -207,9 +275,17 @@ def run(
             promised.sum() / realised.sum(),
         )
         shares[contender] = float(np.nanmean(share))
+        leads[contender] = float(np.nanmean(gaps)), float(error)
         print(
             f"  {contender:24}{shares[contender]:9.4f} ±{error:.4f}{ratio:9.3f}",
             flush=True,
+        )
+    rivals = {name: lead for name, lead in leads.items() if name in RIVALS}
+    if rivals and against in leads:
+        leader = max(rivals, key=lambda rival: rivals[rival][0])
+        gap, error = rivals[leader]
+        print(
+            f"  leads of rivals: {leader}, by {gap:+.4f} = {gap / error:+.1f} standard errors"
         )
     return shares
 
