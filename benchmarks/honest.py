@@ -132,6 +132,13 @@ def held(world: World, blocks: Blocks | None, seed: int) -> np.ndarray:
     return np.isin(np.arange(len(world.y)), split_rows(world.y, PART, seed).holdout)
 
 
+def drawn_groups(world: World, seed: int) -> np.ndarray:
+    """The rows (n,) of groups drawn at random, without balancing the classes as hold-outs do."""
+    count = int(world.blocks.codes.max()) + 1
+    chosen = np.random.default_rng(seed).permutation(count)[: round(PART * count)]
+    return np.isin(world.blocks.codes, chosen)
+
+
 def fitted(
     world: World, rows: Any, blocks: Blocks | None, learner: dict, seed: int
 ) -> Any:
@@ -181,8 +188,12 @@ def coverage(seeds: int) -> None:
     for seed in range(seeds):
         world = customers(1_000 + seed, CUSTOMERS_OF_COVERAGE)
         for learner, request in QUICK_LEARNERS.items():
-            for split, blocks in (("random", None), ("group", world.blocks)):
-                is_held = held(world, blocks, seed)
+            splits = {
+                "random rows": (held(world, None, seed), None),
+                "groups, balanced": (held(world, world.blocks, seed), world.blocks),
+                "groups, drawn": (drawn_groups(world, seed), world.blocks),
+            }
+            for split, (is_held, blocks) in splits.items():
                 model = fitted(world, ~is_held, blocks, request, seed)
                 y = world.y[is_held]
                 choice = decide(

@@ -615,6 +615,27 @@ def test_an_alias_that_moves_to_other_features_is_followed(client, moving):
 
 
 @pytest.mark.filterwarnings("ignore::payoff_client.PayoffWarning")
+def test_whole_groups_are_held_out(client):
+    """By a column of the rows that is no feature."""
+    rows = zip(DATA["rows"], DATA["labels"], strict=True)
+    sick = [
+        dict(zip(DATA["features"], row, strict=True))
+        | {"state": label, "ward": f"w{i % 8}"}
+        for i, (row, label) in enumerate(rows)
+    ]
+    model = client.train(
+        sick,
+        label="state",
+        learner="logistic",
+        name="by-ward",
+        types={"ward": "ignore"},
+        holdout={"by": "group", "column": "ward"},
+    )
+    evaluation = model.card()["data"]["evaluation"]
+    assert evaluation["in_words"] == "8 of 8 groups by 'ward' in 4 folds: all 40 rows"
+
+
+@pytest.mark.filterwarnings("ignore::payoff_client.PayoffWarning")
 def test_a_model_is_trained_and_compared(client):
     sick = frame().assign(state=DATA["labels"]).drop(columns="ward")
     model = client.train(
