@@ -238,6 +238,7 @@ def test_recorded_quantities_are_reported_with_what_they_cost(service):
         "until",
         "maturing",
         "quantities",
+        "rewards",
         "warnings",
     }
     found, (low, high) = report["quantities"], np.array(told["intervals"]).T
