@@ -21,8 +21,10 @@ from sklearn.model_selection import StratifiedShuffleSplit
 
 from payoff.acquisition.prices import Prices
 from payoff.decisions.benefit import decide, row_benefits
-from payoff.learners.automatic import PRICED_CANDIDATES, Automatic
+from payoff.decisions.folds import Blocks
+from payoff.learners.automatic import Automatic
 from payoff.learners.base import Learner
+from payoff.learners.candidates import PRICED_CANDIDATES
 from payoff.learners.stepwise import while_worth
 
 LEVELS = (0.1, 0.5, 2.0)
@@ -106,11 +108,12 @@ class Shared:
                 X: np.ndarray,
                 codes: np.ndarray,
                 weights: np.ndarray,
+                blocks: Blocks | None = None,
             ) -> Learner:
                 key = learner.name, X.tobytes()
                 if key not in shared.fits:
                     shared.fits[key] = super()._fit_candidate(
-                        learner, X, codes, weights
+                        learner, X, codes, weights, blocks
                     )
                 return shared.fits[key]
 

@@ -1,41 +1,44 @@
 """A learner that tries the usual learners, and keeps the best blend of them on unseen rows."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from pydantic.json_schema import WithJsonSchema
 
 from payoff.acquisition.prices import Prices
-from payoff.decisions.benefit import LARGEST, decide, row_benefits
+from payoff.decisions.benefit import decide, row_benefits
 from payoff.decisions.folds import UNJUDGED, Blocks, stratified_folds
 from payoff.decisions.row_weights import effective_rows
 from payoff.errors import Invalid
 from payoff.learners import loading
 from payoff.learners.base import FoldedRows, Learner
 from payoff.learners.blend import Blend, best_blend
-from payoff.learners.budget_forest import BudgetForest
-from payoff.learners.cost_naive_bayes import CostNaiveBayes
+from payoff.learners.candidates import (
+    CANDIDATES,
+    PRICED_CANDIDATES,
+    PRICED_NUMBERS,
+    REGRESSORS,
+    Tried,
+    UnitCosts,
+    best_of,
+)
 from payoff.learners.forest_chain import ForestChain
 from payoff.learners.gradient_boosting import GradientBoosting, in_folds
 from payoff.learners.kernel_logistic import KernelLogistic
 from payoff.learners.logistic import Logistic
 from payoff.learners.parameters import Task
-from payoff.learners.random_forest import FreeForest, RandomForest
 from payoff.learners.residuals import Residuals
-from payoff.learners.ridge import Ridge
 from payoff.learners.stepwise import Stepwise, prices_of, stratified_sample, while_worth
 from payoff.learners.unseen import (
     log_losses,
     mean_and_error,
     minus_logs,
-    near_best,
     unseen,
 )
 from payoff.progress import part, report
-from payoff.stored import Stored
 
 _Result = TypeVar("_Result")
 _FOLDS = 3
@@ -44,68 +47,8 @@ _NO_PAIR = "no class has two rows"
 # The errors of a learner that cannot be fitted on the rows.
 _BREAKDOWNS = (Invalid, np.linalg.LinAlgError, ArithmeticError)
 
-CANDIDATES: dict[type[Learner], float] = {
-    CostNaiveBayes: 1e-6,
-    Logistic: 2e-6,
-    RandomForest: 2e-5,
-    GradientBoosting: 2e-5,
-    KernelLogistic: 3e-5,
-}
-"""The candidates in the order in which they are tried, the quick ones first.
-
-With the seconds of work for each number of the table and fit: an estimate, so that a busy machine
-tries the same candidates as an idle one.
-"""
-REGRESSORS: dict[type[Learner], float] = {
-    Ridge: 4e-6,
-    RandomForest: 1e-4,
-    GradientBoosting: 4e-5,
-}
-"""The candidates where labels are numbers."""
-PRICED_CANDIDATES: dict[str, tuple[Learner, float]] = {
-    learner.name: (learner, seconds)
-    for learner, seconds in (
-        (ForestChain(), 6e-5),
-        (RandomForest(n_estimators=40, max_features=None), 6e-5),
-        (BudgetForest(), 4e-5),
-        (FreeForest(n_estimators=40), 3e-5),
-    )
-}
-"""The candidates where features have prices.
-
-Of those that are not worse than the best the first is chosen: the chain, which was the best, or as
-good, in nearly all cells of benchmarks/acquisition.md.
-"""
-PRICED_NUMBERS = 100_000
-"""The numbers of a table that are enough to compare these: each fit takes seconds."""
 _KERNEL_ROWS = 3000
 """Rows above which the kernel of all rows is cut to landmarks, and time grows with every class."""
-
-
-class UnitCosts(BaseModel):
-    """What each unit costs by which a quantity is larger (`over`) or smaller than the number."""
-
-    model_config = ConfigDict(
-        extra="forbid", strict=True, frozen=True, allow_inf_nan=False
-    )
-
-    over: Annotated[float, Field(gt=0, le=LARGEST)]
-    under: Annotated[float, Field(gt=0, le=LARGEST)]
-
-
-@dataclass(frozen=True)
-class Tried(Stored):
-    """A candidate's `score` per row and its standard error, or None with the `reason`.
-
-    `weight` is its part in the model. `benefit` per row is reported where benefits did not choose.
-    """
-
-    kind: str
-    score: float | None = None
-    standard_error: float | None = None
-    reason: str | None = None
-    benefit: float | None = None
-    weight: float = 0.0
 
 
 class Automatic(Learner):
@@ -477,7 +420,7 @@ class Automatic(Learner):
         X: np.ndarray,
         codes: np.ndarray,
         weights: np.ndarray,
-        blocks: Blocks | None,
+        blocks: Blocks | None = None,
     ) -> Learner:
         shared: dict[str, Any] = {
             "categorical_features": self.categorical_features,
@@ -521,16 +464,3 @@ class Automatic(Learner):
 
         answers = unseen(rows.fold, K + 1, fit_and_predict)
         return answers[:, :K], answers[:, K]
-
-
-def best_of(
-    values: dict[str, np.ndarray],
-    preferences: dict[str, np.ndarray],
-    weights: np.ndarray,
-) -> str:
-    """The name with the least mean preference, of those within a standard error of the best value.
-
-    Ties go to the first.
-    """
-    names = near_best(values, weights)
-    return min(names, key=lambda name: mean_and_error(preferences[name], weights)[0])
