@@ -99,7 +99,7 @@ def test_the_pages_with_commands_are_found():
         "review.md": 1,
     }
     curls = sum(page.read_text().count("curl -s ") for page in PAGES)
-    assert curls == sum(counts.values()) + 6, "four answers follow several commands"
+    assert curls == sum(counts.values()) + 7, "five answers follow several commands"
 
 
 def test_the_program_of_the_readme_prints_what_follows_it(capsys):
