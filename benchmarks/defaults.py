@@ -9,9 +9,9 @@ The ± is the standard error, over the splits, of the difference to `auto`, or t
 leads, and by how many of these. Boosting of others takes part, raw and with isotonic curves, where it is installed, in an
 environment of its own, as none is a dependency:
 
-    python -m venv /tmp/rivals
-    /tmp/rivals/bin/pip install -e '.[service]' catboost xgboost chimeraboost lightgbm
-    /tmp/rivals/bin/python benchmarks/defaults.py --sets glass,ecoli --seeds 2
+    python -m venv /tmp/rivals/.venv
+    /tmp/rivals/.venv/bin/pip install -e '.[service]' catboost xgboost chimeraboost lightgbm
+    /tmp/rivals/.venv/bin/python benchmarks/defaults.py --sets glass,ecoli --seeds 2
 
 The smallest work: `.venv/bin/python benchmarks/defaults.py --sets glass --learners logistic --seeds 1`
 """

@@ -4,7 +4,7 @@ A population of two classes; a row is drawn with a chance that depends on its cl
 and has the weight 1 / chance. For each sample the interval of the benefit of a rule is compared
 with the rule's mean benefit in the population, with the weights and without them. Run it with
 
-    python benchmarks/weights.py
+    .venv/bin/python benchmarks/weights.py
 
 which takes about three minutes. Printed, of 300 samples each (a standard error is .013):
 
