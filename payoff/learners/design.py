@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -177,18 +178,32 @@ class Design(Stored):
 
         An unseen value counts as missing, which has no column if it was never seen.
         """
-        rows, columns = [], []
+        lasts, offsets, table = self._columns_of_codes
+        # fmin ignores NaN: a missing code goes to the last place, and so does a larger code.
+        codes = np.fmin(X.take(self.categorical, axis=1), lasts).astype(np.intp)
+        columns = table[codes + offsets]
+        rows, features = np.nonzero(columns >= 0)
+        return rows, columns[rows, features]
+
+    @cached_property
+    def _columns_of_codes(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The last place and the offset of each categorical feature, and the column of each place.
+
+        The places of a feature are its codes, and "missing"; -1 where there is no column.
+        """
+        tables = []
         start = 0
-        for j, seen in zip(self.categorical, self.values, strict=True):
-            place = np.minimum(np.searchsorted(seen, X[:, j]), len(seen) - 1)
-            known = seen[place] == X[:, j]
-            if np.isnan(seen[-1]):
-                place[~known] = len(seen) - 1
-                known[:] = True
-            rows.append(np.flatnonzero(known))
-            columns.append(start + place[known])
+        for seen in self.values:
+            columns = np.arange(start, start + len(seen), dtype=np.float64)
+            table = _table(seen, columns[:, None])
+            if not np.isnan(seen[-1]):
+                unseen = np.setdiff1d(np.arange(len(table)), seen)
+                table[unseen] = -1.0
+            tables.append(table[:, 0].astype(np.intp))
             start += len(seen)
-        return np.concatenate(rows), np.concatenate(columns)
+        sizes = np.array([len(table) for table in tables], dtype=np.intp)
+        offsets = (np.cumsum(sizes) - sizes).astype(np.intp)
+        return (sizes - 1).astype(np.float64), offsets, np.concatenate(tables)
 
 
 def _column(x: np.ndarray, weights: np.ndarray) -> tuple[float, float, bool]:
