@@ -93,7 +93,7 @@ def test_the_pages_with_commands_are_found():
 
     assert counts == {
         "defaults.md": 2,
-        "first-decisions.md": 9,
+        "first-decisions.md": 8,
         "guarantees.md": 2,
         "regression.md": 1,
         "review.md": 1,
