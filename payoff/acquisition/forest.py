@@ -6,6 +6,7 @@ for). NaN takes a node's branch for missing values, whatever its status.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -27,6 +28,8 @@ from payoff.decisions.explanations import Contributions
 from payoff.decisions.tree_contributions import Trees, tree_contributions
 from payoff.stored import Stored
 
+_ROWS_AT_ONCE = 65_536  # rows whose categories are ranked together
+
 
 @dataclass(frozen=True, eq=False)
 class Orders(Stored):
@@ -43,12 +46,25 @@ class Orders(Stored):
         # A number that float32 cannot hold becomes infinite, and stays above every threshold.
         with np.errstate(over="ignore"):
             rows: F32 = X.astype(np.float32, order="C")
-        for j, ranks in zip(self.columns, self.ranks, strict=True):
-            code = X[:, j]
-            known = (code >= 0) & (code < len(ranks)) & (code == np.floor(code))
-            place = np.where(known, code, 0).astype(np.intp)
-            rows[:, j] = np.where(known, ranks[place], np.nan)
+        if self.columns:
+            for start in range(0, len(X), _ROWS_AT_ONCE):
+                block = slice(start, start + _ROWS_AT_ONCE)
+                rows[block, self.columns] = self._ranked(X[block].take(self.columns, 1))
         return rows
+
+    def _ranked(self, codes: F64) -> F64:
+        """The ranks of codes (n, c) in the `columns`."""
+        sizes, offsets, table = self._table
+        known = (codes >= 0) & (codes < sizes) & (codes == np.floor(codes))
+        places = np.where(known, codes, 0.0).astype(np.intp) + offsets
+        ranks: F64 = np.where(known, table[places], np.nan)
+        return ranks
+
+    @cached_property
+    def _table(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The number of ranks in each column, where they begin, and all of them."""
+        sizes = np.array([len(ranks) for ranks in self.ranks])
+        return sizes, np.cumsum(sizes) - sizes, np.concatenate(self.ranks)
 
 
 def order_categories(
