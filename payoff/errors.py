@@ -176,7 +176,11 @@ def _place(detail: Any, document: Any) -> tuple[list[int | str], Any]:
 
 
 def words_of(detail: Any) -> str:
-    """The message of one of Pydantic's findings, or that of a validator of this project."""
+    """The message of one of Pydantic's findings, or that of a validator of this project; without
+    the names of classes.
+    """
+    if detail["type"] in ("model_type", "model_attributes_type"):
+        return "Input should be an object"
     return (
         str(detail["ctx"]["error"])
         if detail["type"] == "value_error"

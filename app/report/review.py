@@ -13,7 +13,7 @@ from app.answering.outcomes import NO_DECISION
 from app.database.pages import page_of, place_of
 from app.errors import NotFound
 from app.outcomes.archive import Located
-from app.outcomes.decision import UNIT_COSTS, Outcome
+from app.outcomes.decision import UNIT_COSTS, Label, Outcome
 from app.outcomes.tables import MAX_ID
 from app.registry.snapshot import Reference
 from app.report.report import moment, versions_of
@@ -23,6 +23,7 @@ from app.requests.rows import encode_instances
 from app.requests.rules import RuleFields
 from app.stores import Stores
 from app.tables.text import refused_character
+from payoff.errors import Invalid, unknown_at
 
 # Decisions after which no earlier day is read: a page of so many takes a third of a second.
 MOST_SCANNED = 50_000
@@ -51,6 +52,8 @@ def queue(
     The stake of a case is what knowing its truth would be worth: the expected benefit under perfect
     knowledge less that of the decision. Days are read from the latest on, until `MOST_SCANNED`
     decisions are read, or by time the page is full. Cases without a matrix have no stake.
+
+    Invalid where no decision that was read has the action, or classes.
     """
     token = place_of(query.page_token, _PLACE)
     number, _, last_id = (token or "inf,").partition(",")
@@ -69,6 +72,8 @@ def queue(
     scanned = 0
     first_day = None
     is_complete = True
+    classless = 0
+    actions: set[Label] = set()
     for cases in days:
         is_enough = by_time and len(lines) > query.page_size
         if cases.day != first_day and (is_enough or scanned >= MOST_SCANNED):
@@ -80,6 +85,15 @@ def queue(
             terms = part.stack.terms[0]
             if terms.width == len(terms.classes):  # neither a quantity nor by rewards
                 lines += _lines(part, query, after)
+                actions.update(part.stack.actions)
+            else:
+                classless += len(part)
+    if classless and not actions:
+        message = f"{reference!r} decides on quantities or by rewards, whose truth has no stake"
+        raise Invalid.at("", message)
+    names = sorted(map(str, actions))
+    if query.action is not None and names and query.action not in names and is_complete:
+        raise Invalid.of([unknown_at("/action", "action", query.action, names)])
     lines.sort(key=lambda line: (-line[0], line[1]))
     page, next_token = page_of(
         lines, query.page_size, lambda line: f"{line[0]!r},{line[1]}"

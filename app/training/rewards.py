@@ -9,7 +9,8 @@ import numpy as np
 
 from app.jobs.job import Job
 from app.registry.card import Card
-from app.requests.specifications import TrainSpec
+from app.requests.holdouts import PLACE
+from app.requests.specifications import SplitSpec, TrainSpec
 from app.stores import Stores
 from app.tables.dataset import Dataset, Table
 from app.tables.features import Schema
@@ -105,6 +106,10 @@ def check_log(parameters: dict[str, Any], dataset: Dataset) -> None:
         flaws.append(
             Flaw("/propensity", f"{propensity!r} is text; chances are numbers")
         )
+    prefix = (propensity or "propensity").partition(":")[0]
+    if propensity != prefix and sum(_is_of_action(name, prefix) for name in names) > 1:
+        message = f"there are chances of all actions: send {prefix!r}, for '{prefix}:…'"
+        flaws.append(Flaw("/propensity", message))
     if action == propensity:
         flaws.append(Flaw("/propensity", "action and propensity are the same column"))
     if not features - {action, propensity}:
@@ -117,6 +122,14 @@ def _types(dataset: Dataset) -> dict[str, str]:
     types: dict[str, str] = {feature.name: feature.type for feature in dataset.features}
     types |= dict.fromkeys(dataset.values, "numeric")
     return types | {name: column.type for name, column in dataset.kept.items()}
+
+
+def check_split(split: SplitSpec, parameters: dict[str, Any]) -> None:
+    """Invalid where rows are held out by what was done, or by its chance."""
+    name, propensity = split.column, parameters["propensity"]
+    if name in parameters.values() or _is_of_action(name, propensity):
+        message = f"{name!r} is what was done, or its chance; choose another column"
+        raise Invalid.at(PLACE, message)
 
 
 def _is_of_action(name: str, propensity: str | None) -> bool:

@@ -57,7 +57,7 @@ from app.training.evaluation import (
     predicted_holdout,
 )
 from app.training.failures import checked_posterior, finite, placed
-from app.training.rewards import check_log
+from app.training.rewards import check_log, check_split
 from app.training.splits import (
     Split,
     evaluation_card,
@@ -171,10 +171,15 @@ class InlineRewards(WireModel):
             check_chances(np.array(self.propensities))
             beside["propensity"] = self.propensities
         check_rewards(np.array(self.rewards))
+        columns_sent = {
+            "actions": self.actions,
+            "rewards": self.rewards,
+            "propensities": self.propensities,
+        }
         reject(
-            Flaw(f"/{name}s", f"{len(column)} {name}s for {len(self.rows)} rows")
-            for name, column in {**beside, "reward": self.rewards}.items()
-            if len(column) != len(self.rows)
+            Flaw(f"/{name}", f"{len(column)} {name} for {len(self.rows)} rows")
+            for name, column in columns_sent.items()
+            if column is not None and len(column) != len(self.rows)
         )
         reject(
             Flaw("/features", f"{name!r} is a column of the log: rename the feature")
@@ -278,6 +283,9 @@ def _specification(
     with below("/learner"):
         check_labels(learner, dataset)
     rewarded = learner.estimator.labels == "reward"
+    if rewarded and request.feature_costs is not None:
+        message = "a model of rewards never asks for features; leave it out"
+        raise Invalid.at("/feature_costs", message)
     classes = () if rewarded or learner.regresses else dataset.classes or ()
     stakes = _stakes(request, classes, learner)
     B, actions, _, cases = stakes or (None, None, (), None)
@@ -286,6 +294,8 @@ def _specification(
     with placed():
         learner = built(learner, B, classes)
     holdout, split = read_holdout(request.holdout, dataset)
+    if rewarded and split is not None:
+        check_split(split, learner.parameters)
     return TrainSpec(
         model=request.model,
         learner=LearnerSpec(kind=learner.kind, parameters=learner.parameters),

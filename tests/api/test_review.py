@@ -6,6 +6,7 @@ from payoff_client import Payoff
 from app.access.caller import Scope
 from tests.api.test_keys import Bank
 from tests.conftest import serving, settings_for, trained, two_class_rows
+from tests.messages import says
 
 MATRIX = {"healthy": {"wait": 0, "treat": -1}, "ill": {"wait": -10, "treat": 5}}
 DATA = two_class_rows()
@@ -87,3 +88,9 @@ def test_no_more_than_its_scope_and_its_models(bank, desk, clerk):
     predicting = bank.make("asks", Scope.PREDICT)
     assert predicting.get("/decisions/p/3").status_code == 403
     assert clerk.get("/models/ward/decisions?order=size").status_code == 422
+
+
+def test_an_action_that_nothing_decides_on_is_refused_by_name(desk):
+    answer = desk.get("/models/ward/decisions?action=trat")
+    assert answer.status_code == 422
+    assert answer.json()["errors"] == [says("/action", "'trat'", "'treat'")]

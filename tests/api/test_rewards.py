@@ -445,3 +445,50 @@ def test_matrices_are_neither_saved_nor_replayed(service, job):
         response = service.request(method, f"/models/offers/{path}", json=matrix)
         assert response.status_code == 422, response.text
         assert "several labels" in response.json()["detail"]
+
+
+def test_the_columns_of_the_log_are_neither_features_nor_splits(service):
+    data = logged(60)
+    chances = [[f"propensity:{name}", 1 / 3] for name in ACTIONS]
+    names, values = zip(*chances, strict=True)
+    table = {
+        "features": [*data["features"], "action", *names],
+        "rows": [
+            [*row, action, *values]
+            for row, action in zip(data["rows"], data["actions"], strict=True)
+        ],
+        "labels": data["rewards"],
+    }
+
+    def refused(**changes):
+        return flaws(service, "/train", order(data=table, **changes))
+
+    for propensity in (None, "propensity:call"):
+        learner = {"kind": "rewards", "propensity": propensity}
+        assert refused(learner=learner) == [
+            says("/learner/propensity", "all actions", "'propensity'")
+        ]
+    learner = {"kind": "rewards", "propensity": "propensity"}
+    for column in ("action", "propensity:mail"):
+        holdout = {"by": "group", "column": column}
+        assert refused(learner=learner, holdout=holdout) == [
+            says("/holdout/column", column)
+        ]
+
+
+def test_a_log_is_refused_where_it_is_wrong(service):
+    data = logged(60)
+    short = data | {"propensities": [0.5], "rewards": [1.0]}
+    assert flaws(service, "/train", order(data=short)) == [
+        says("/data/rewards", "1", "60"),
+        says("/data/propensities", "1", "60"),
+    ]
+    priced = order(data=data, feature_costs={"age": 1})
+    assert flaws(service, "/train", priced) == [says("/feature_costs", "rewards")]
+
+
+def test_the_queue_is_not_for_decisions_by_rewards(service, job):
+    predicted(service, job, record=True)
+    response = service.get("/models/offers/decisions")
+    assert response.status_code == 422
+    assert response.json()["errors"] == [says("", "rewards")]
