@@ -171,14 +171,14 @@ class InlineRewards(WireModel):
             check_chances(np.array(self.propensities))
             beside["propensity"] = self.propensities
         check_rewards(np.array(self.rewards))
-        columns_sent = {
+        lists: dict[str, list[Any] | None] = {
             "actions": self.actions,
             "rewards": self.rewards,
             "propensities": self.propensities,
         }
         reject(
             Flaw(f"/{name}", f"{len(column)} {name} for {len(self.rows)} rows")
-            for name, column in columns_sent.items()
+            for name, column in lists.items()
             if column is not None and len(column) != len(self.rows)
         )
         reject(
