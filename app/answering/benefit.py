@@ -409,10 +409,6 @@ def certified_on(
 
     Invalid with the place for a matrix or a guarantee that does not fit. O(n log n + n K A).
     """
-    if rows.weights is not None and np.ptp(rows.weights) > 0:
-        raise Invalid.at(
-            "/guarantee", "rows of unequal weights are no draws of the cases to come"
-        )
     if rows.groups is not None:
         raise Invalid.at(
             "/guarantee",

@@ -92,7 +92,7 @@ def candidates(word: str, decimal: str = ".") -> list[str]:
     """The notations, with their units, in which this word may be written, in a file with such a
     `decimal` sign.
 
-    A comma is one that was ordered; a point may be the default, so both are tried.
+    A comma was requested, so only commas are tried; a point may be the default, so both are.
     """
     if word.lower() in ("true", "false"):
         return [BOOLEAN]

@@ -605,7 +605,10 @@ class Learner(Dataclass):
         )
 
     def seeded(self) -> Self:
-        """A copy that shares no state that a fit changes, for pieces of work: without blocks."""
+        """A copy for one piece of work, which shares no state that a fit changes.
+
+        It has no blocks: what is split by them is split before, in `_prepare`.
+        """
         learner = copy.copy(self)
         vars(learner).pop("blocks", None)
         if isinstance(self.random_state, np.random.RandomState):

@@ -324,7 +324,9 @@ BY_QUADRATURE: dict[str, Callable[[np.ndarray, Loss, int], Curve]] = {
     "auc": auc_curve,
     "fractional_linear": fractional_linear_curve,
 }
-"""The curve of each loss; those of G-Mean and H-Mean are in `windows`."""
+"""The curve of each loss; those of G-Mean and H-Mean are in `windows`, that of
+MCC is in `dynamic_programming`.
+"""
 
 
 @vector
