@@ -168,9 +168,9 @@ class PredictAnswer(RootModel[DecisionsAnswer | ValuesAnswer]):
 
 
 class PredictQuestion(NamedTuple):
-    """A request to `/predict`: its fields, a saved matrix in place of its name, and its rows.
+    """A request to `/predict`: its fields, with any saved matrix filled in, and its rows.
 
-    Questions to a model with the same `key` have the same fields.
+    Questions to a model with the same `key`, unless that is None, have the same fields.
     """
 
     fields: PredictFields

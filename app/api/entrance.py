@@ -215,8 +215,9 @@ class Entrance:
         self._records.add(scope, PATH, hot.request_id, 200, seconds)
 
     async def offer(self, scope: Scope, receive: Receive, send: Send) -> Receive | None:
-        """Answer a request under servers without `HotProtocol`; where it goes through all layers,
-        the `receive` for these.
+        """Answer a request that the server has not offered yet, as `HotProtocol` does most.
+
+        Returns the `receive` for a request that goes through all layers.
         """
         head = self.plain_head(scope)
         if head is None:
@@ -248,7 +249,7 @@ def _content(model: Loaded, question: PredictQuestion) -> bytes | None:
     """The JSON of an answer; None where it needs a thread, or would be long."""
     fields, rows, key = question
     numbers = extent(fields, model.classes, len(rows.X))
-    # Gaps, of which there may be warnings, are filled in several ways.
+    # A warning may mean missing values, for which the model is asked several times.
     work = numbers * DRAWS if rows.warnings else numbers
     if not (model.inline and is_short(fields, work)):
         return None

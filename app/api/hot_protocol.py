@@ -129,5 +129,5 @@ class HotProtocol(HttpToolsProtocol):
         cycle.response_started = cycle.response_complete = True
         self.transport.write(answer.lines(cycle.default_headers))
         self.on_response_complete()
-        self._entrance.count(scope, answer)  # now that the client has it
+        self._entrance.count(scope, answer)  # after writing, to delay nothing
         return True

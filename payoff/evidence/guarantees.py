@@ -15,7 +15,7 @@ STEP = 0.05  # of the cases, between two cuts
 # Shares of the cases at which a sequence of tests starts: each has its part of the error, so that
 # cases at the top that are worse than expected do not end them all.
 _STARTS = (0.05, 0.2, 0.5)
-# Below so many times the fewest cases that can certify there is one sequence, from the fewest on.
+# Below ten times the fewest cases that can certify there is one sequence, which starts at these.
 _FEW = 10
 _MAX_BET = 0.9  # share of the capital that one case can take
 _HALVINGS = 40  # of the interval in which a bound is searched
@@ -78,8 +78,8 @@ def certify(
 
     The cases are independent draws that the score has not been fitted to. Risks are from 0 to
     `limit.largest`; wrong cases have the exact binomial test, money a test by betting. A gain is
-    what taking the case earns beyond what is done otherwise. Ties of
-    scores are one cut. None where nothing is certified. O(n log n) and 20 passes.
+    what taking the case earns beyond what is done otherwise. Ties of scores are
+    one cut. None where nothing is certified. O(n log n), and a pass for each of up to 48 cuts.
     """
     order = np.argsort(-score, kind="stable")
     values = risk[order] / limit.largest

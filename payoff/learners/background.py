@@ -22,7 +22,7 @@ from payoff.decisions.quantities import Distribution, Samples
 from payoff.stored import Stored
 
 DRAWS = 10
-"""The training rows that lend their values to one row."""
+"""How many training rows lend their values to one row."""
 NEAREST = 20
 """The fewest rows that resemble a row, of which these are drawn."""
 ROWS = 500
