@@ -393,6 +393,8 @@ def test_outputs_come_as_binary_data_where_they_are_to(service, ward):
             "/inputs/0/parameters/binary_data_size",
         ),
         ([binary_column("age", "FP64", 7, 1)], b"1234567", "no whole FP64"),
+        ([binary_column("age", "FP65", 8, 1)], b"12345678", "/inputs/0/datatype"),
+        ([binary_column("age", "FP16", 2, 1)], b"\x00\xfc", "value 0 is infinite"),
         ([binary_column("age", "FP64", 8, 1)], b"12345678+", "1 bytes follow"),
         ([binary_column("age", "FP64", 8, 2)], b"12345678", "/inputs/0/data"),
         (

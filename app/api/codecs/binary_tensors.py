@@ -13,7 +13,7 @@ from app.api.codecs.answers import NamedChoice
 from app.api.codecs.json import parsed
 from app.api.memory import Charge
 from app.requests.fields import WireModel
-from payoff.errors import Invalid, pointer
+from payoff.errors import Invalid, pointer, unknown_at
 
 HEADER: Final = "Inference-Header-Content-Length"
 OCTETS: Final = "application/octet-stream"
@@ -62,9 +62,13 @@ def document_of(body: bytes, length: str, charge: Charge) -> Any:
                 f"must be the bytes of a tensor without data; {len(content):,} remain"
             )
             raise Invalid.at(place, message)
-        tensor["data"] = _values(
-            content[:size], str(tensor.get("datatype")), place, charge
-        )
+        datatype = str(tensor.get("datatype"))
+        if datatype not in _TYPES and datatype != "BYTES":
+            place = pointer("inputs", number, "datatype")
+            raise Invalid.of(
+                [unknown_at(place, "datatype", datatype, [*_TYPES, "BYTES"])]
+            )
+        tensor["data"] = _values(content[:size], datatype, place, charge)
         content = content[size:]
     if content:
         raise Invalid.at("", f"{len(content):,} bytes follow the last tensor")
@@ -74,7 +78,7 @@ def document_of(body: bytes, length: str, charge: Charge) -> Any:
 def _values(
     content: memoryview, datatype: str, place: str, charge: Charge
 ) -> list[Any]:
-    """The values in row-major order, None where NaN."""
+    """The values in row-major order, None where NaN; Invalid where one is infinite."""
     if datatype not in _TYPES:
         charge(len(content) // _LENGTH_BYTES)
         return _texts(content, place)
@@ -83,8 +87,12 @@ def _values(
         raise Invalid.at(place, f"{len(content):,} bytes are no whole {datatype}")
     numbers = np.frombuffer(content, kind)
     charge(len(numbers))
-    if kind.kind != "f" or not np.isnan(numbers).any():
+    if kind.kind != "f" or np.isfinite(numbers).all():
         return numbers.tolist()
+    infinite = np.flatnonzero(np.isinf(numbers))
+    if len(infinite):
+        message = f"value {infinite[0]} is infinite; send NaN for a missing value"
+        raise Invalid.at(place, message)
     values = numbers.astype(object)
     values[np.isnan(numbers)] = None
     return values.tolist()
