@@ -2,7 +2,6 @@
 it was read as.
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -19,14 +18,17 @@ import pyarrow.parquet as pq
 from app.tables.dataset import ColumnReport
 from app.tables.notations import BOOLEAN, ISO, candidates, reader, shown, without_unit
 from app.tables.source import Kind, Location
-from app.tables.text import MAX_CATEGORY, MAX_SHOWN, refused_character, spelling
+from app.tables.text import (
+    MAX_CATEGORY,
+    MAX_SHOWN,
+    names_identifier,
+    refused_character,
+    spelling,
+)
 from app.tables.values import is_number
 from payoff.errors import Flaw
 
 _SHARE_OF_NUMBERS = 0.5  # of the distinct values of a column that is nearly a number
-_NAMED_ID = re.compile(
-    r"(.*[\W_])?((?i:id|nr|no|key|uuid|guid|number|nummer))|(?i:.*nummer)|.*[a-z](Id|ID|Nr|Key)"
-)
 _MOST_WORDS_TRIED = 200  # whether they are numbers
 _PLAIN = "number"  # without separators or units, as `types` orders it
 _SHARE_OF_DISTINCT_WORDS = 0.9  # of the words of an identifier
@@ -365,11 +367,6 @@ class Column:
         codes = np.searchsorted(values, self.values)
         codes_of_labels = np.searchsorted(labels, label.values)
         return len(np.unique(codes * len(labels) + codes_of_labels)) == len(values)
-
-
-def names_identifier(name: str) -> bool:
-    """Whether a column is called as identifiers are."""
-    return _NAMED_ID.fullmatch(name) is not None
 
 
 def _notations(word: str, decimal: str) -> list[str]:

@@ -21,6 +21,10 @@ _REFUSED = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 # Zero-width blanks and the mark of a byte order stand at the seams of files that were joined.
 _BLANKS = "".join(filter(str.isspace, map(chr, range(0x3001)))) + "\u200b\ufeff"
 
+_NAMED_ID = re.compile(
+    r"(.*[\W_])?((?i:id|nr|no|key|uuid|guid|number|nummer))|(?i:.*nummer)|.*[a-z](Id|ID|Nr|Key)"
+)
+
 # The pattern matches in one way only, so that no text takes quadratic time.
 NUMBER = r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?"
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "None", "?")
@@ -86,3 +90,8 @@ def check_query(query: bytes) -> None:
     for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
         check_text(name, "")
         check_text(value, pointer(name))
+
+
+def names_identifier(name: str) -> bool:
+    """Whether a column is called as identifiers are."""
+    return _NAMED_ID.fullmatch(name) is not None

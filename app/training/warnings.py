@@ -13,10 +13,9 @@ import numpy as np
 
 from app.registry.loaded import Holdout
 from app.requests.specifications import SplitSpec, TrainSpec
-from app.tables.columns import names_identifier
 from app.tables.dataset import Dataset, Table
 from app.tables.notations import ISO
-from app.tables.text import some_of
+from app.tables.text import names_identifier, some_of
 from app.training.splits import Split, blocks_of
 from payoff.decisions.calibration import MIN_ROWS_OF_CURVE
 from payoff.decisions.folds import Blocks
