@@ -23,7 +23,12 @@ from payoff.errors import Flaw, Invalid, below, counted, pointer, reject, unknow
 from payoff.evidence.intervals import Mean
 from payoff.evidence.policies import LoggedRewards, best_single, gain_over, judge
 from payoff.learners import catalogue
-from payoff.learners.rewards.estimator import Rewards, check_chances, check_rewards
+from payoff.learners.rewards.estimator import (
+    LEAST_CHANCE,
+    Rewards,
+    check_chances,
+    check_rewards,
+)
 from payoff.learners.rewards.log import MIN_ROWS_OF_ACTION, EligibleLog, complete
 
 _MAX_ACTIONS = 100
@@ -187,7 +192,8 @@ def _of_all(
         message = f"there is no column '{propensity}:{absent[0]}' of the chances of {absent[0]!r}"
         raise Invalid.at("/learner/propensity", message)
     chances = chances[:, [codes[f"{propensity}:{name}"] for name in names]]
-    wrong = np.flatnonzero(chances[np.arange(len(chances)), taken_codes] <= 0)
+    action_chances = chances[np.arange(len(chances)), taken_codes]
+    wrong = np.flatnonzero(action_chances < LEAST_CHANCE)
     if len(wrong):
         message = f"row {wrong[0] + 1} has no chance of the action that was taken"
         raise Invalid.at("/learner/propensity", message)

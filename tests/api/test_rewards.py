@@ -220,6 +220,7 @@ def test_models_of_classes_refuse_what_is_about_rewards(service):
         ({"rewards": [1.0]}, says("/data/rewards", "1", "300")),
         ({"actions": ["call"]}, says("/data/actions", "1", "300")),
         ({"propensities": [1.5] * 300}, says("/data/propensities/0", "at most 1")),
+        ({"propensities": [1e-300] * 300}, says("/data/propensities/0", "1e-30")),
         ({"features": ["age", "action"]}, says("/data/features", "action")),
     ],
 )

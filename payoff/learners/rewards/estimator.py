@@ -13,6 +13,7 @@ from payoff.learners.base import Learner
 from payoff.learners.rewards.log import RewardLog, complete
 from payoff.probabilities import are_shares
 
+LEAST_CHANCE = 1e-30  # of an action that was taken: squares of 1 / chance are finite
 _LARGEST_REWARD = 1e30  # squares of sums stay finite in single precision
 
 
@@ -135,8 +136,11 @@ def check_rewards(rewards: np.ndarray) -> None:
 def check_chances(chances: np.ndarray) -> None:
     """Raise Invalid at the first row whose chances (n,), or (n, A), cannot be right."""
     if chances.ndim == 1:
-        wrong = ~((chances > 0) & (chances <= 1))
-        message = "the chance of the action that was taken is above 0 and at most 1"
+        wrong = ~((chances >= LEAST_CHANCE) & (chances <= 1))
+        message = (
+            f"the chance of the action that was taken is above 0 (at least {LEAST_CHANCE:g}) and at"
+            " most 1"
+        )
     else:
         wrong = ~((chances >= 0).all(axis=1) & are_shares(chances))
         message = "the chances of all actions are at least 0 and sum to 1"
