@@ -146,6 +146,7 @@ def evaluation_card(
     """The rows (r,) that were `predicted`, in how many folds, 0 or 1 where they were held out."""
     groups = split.groups_of(predicted)
     count = None if groups is None else int(groups.max()) + 1
+    folds = folds if count is None else min(folds, count)  # the others are empty
     return EvaluationCard(
         method="cross-validation" if folds > 1 else "hold-out",
         folds=folds if folds > 1 else None,
@@ -169,12 +170,16 @@ def in_words(
     amount = (
         f"all {rows}" if len(predicted) == len(table.y) else f"{rows}, {share} of all"
     )
-    parts = f" in {folds} folds" if folds > 1 else ""
     if by is None or split.blocks is None:
-        return f"{amount}, at random{parts}"
+        return f"{amount}, at random{_in_folds(folds)}"
     if by.by == "time":
         first = shown(float(table.column(by.column)[predicted].min()), by.form)
         return f"the last {share} by {by.column!r}: {rows} from {first} on"
     groups = len(np.unique(split.blocks.codes[predicted]))
     total = int(split.blocks.codes.max()) + 1
+    parts = _in_folds(min(folds, groups))
     return f"{groups:,} of {total:,} groups by {by.column!r}{parts}: {amount}"
+
+
+def _in_folds(folds: int) -> str:
+    return f" in {folds} folds" if folds > 1 else ""

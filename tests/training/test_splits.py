@@ -60,6 +60,15 @@ def test_groups_are_held_out_whole_and_stay_whole_in_all_folds():
     assert card.groups == 40
 
 
+def test_folds_without_a_group_are_not_counted():
+    two = replace(table(), kept={"customer": np.arange(200) % 2 * 1.0})
+    rows = split_of(two, 0.25, GROUP, 0)
+    predicted = np.flatnonzero(folds_of(two.y, rows, 4, 0) >= 0)
+    card = evaluation_card(two, rows, GROUP, predicted, 4)
+    assert (card.groups, card.folds, card.method) == (1, None, "hold-out")
+    assert card.in_words == "1 of 2 groups by 'customer': 100 rows, 50% of all"
+
+
 def test_a_random_split_is_as_ever():
     """The rows do not depend on anything but the labels, the part and the seed."""
     rows = split_of(table(), 0.25, None, 0)
