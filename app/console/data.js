@@ -188,7 +188,7 @@ class Types {
 
 /** How the service read a column, in words. @param {string | null} type @param {string | null} form */
 function readAs(type, form) {
-  if (BESIDE.has(type)) return type;
+  if (type && BESIDE.has(type)) return type;
   return form ? looks(form) : type || "–";
 }
 

@@ -94,7 +94,8 @@ class Automatic(Learner):
         UnitCosts | None,
         "Of numbers: what each unit of a quantity too much (`over`) and too little (`under`) costs;"
         " the blend is the one whose quantities cost least. Null: the least squared error.",
-        WithJsonSchema({"anyOf": [{"type": "object"}, {"type": "null"}]}),
+        # The schema is cut: generators of clients fail at an object within alternatives.
+        WithJsonSchema({}),
     ] = None
     benefits: np.ndarray | Sequence[Sequence[float]] | None = None
     feature_costs: Prices | Sequence[float] | None = None

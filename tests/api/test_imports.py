@@ -136,6 +136,10 @@ def test_a_calibration_on_request(service):
         "method": "cross-validation",
         "folds": 5,
         "rows": 200,
+        "in_words": "all 200 rows of the data set",
+        "by": None,
+        "column": None,
+        "groups": None,
     }
 
 

@@ -63,6 +63,7 @@ def run(blocks: list[tuple[str, str]], url: str) -> None:
     names["client"].close()
 
 
+@pytest.mark.filterwarnings("ignore:the share of 'benign'")  # which the page names
 def test_the_python_answers_as_printed_and_the_short_way_takes_at_most_eight_lines(
     open_site, tables, monkeypatch
 ):
