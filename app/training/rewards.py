@@ -258,7 +258,7 @@ def trained(
     if is_held.any():
         with progress.part(0.1, 0.7):
             expected, estimator = _unseen(log, eligible, spec, split, fold)
-        metrics = _metrics(log, eligible, expected, is_held)
+        metrics = _metrics(log, eligible, expected, is_held, split.blocks)
         warnings += _doubts(metrics)
         folds = int(fold.max()) + 1
         predicted = np.flatnonzero(is_held)
@@ -314,12 +314,23 @@ def _unseen(
 
 
 def _metrics(
-    log: RewardTable, eligible: EligibleLog, expected: np.ndarray, is_held: np.ndarray
+    log: RewardTable,
+    eligible: EligibleLog,
+    expected: np.ndarray,
+    is_held: np.ndarray,
+    blocks: Blocks | None,
 ) -> dict[str, Any]:
     """What the policy would have earned, beside the log and the best single action."""
     actions = eligible.actions[is_held]
+    groups = None
+    if blocks is not None and not blocks.ordered:
+        groups = blocks.take(is_held).codes
     logged = LoggedRewards(
-        actions, log.rewards[is_held], eligible.chances[is_held], expected[is_held]
+        actions,
+        log.rewards[is_held],
+        eligible.chances[is_held],
+        expected[is_held],
+        groups,
     )
     chosen = logged.expected.argmax(axis=1)
     judgement = judge(logged, chosen)

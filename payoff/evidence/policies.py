@@ -26,13 +26,15 @@ class LoggedRewards(NamedTuple):
     """Cases of a log, and what a model that did not see them expects.
 
     `actions` (n,) are codes of the actions that were taken, `rewards` (n,) finite numbers,
-    `chances` (n, A) those that each action had, `expected` (n, A) the rewards by the model.
+    `chances` (n, A) those that each action had, `expected` (n, A) the rewards by the model. Cases
+    of one group, codes (n,) from 0 on, depend on each other: figures then count groups.
     """
 
     actions: np.ndarray
     rewards: np.ndarray
     chances: np.ndarray
     expected: np.ndarray
+    groups: np.ndarray | None = None
 
     def weights(self, chosen: np.ndarray) -> np.ndarray:
         """The weight (n,) of each case for a policy that chooses these actions, codes (n,).
@@ -48,6 +50,13 @@ class LoggedRewards(NamedTuple):
         rows = np.arange(len(chosen))
         errors = self.rewards - self.expected[rows, self.actions]
         return np.asarray(self.expected[rows, chosen] + self.weights(chosen) * errors)
+
+    def by_group(self, values: np.ndarray) -> np.ndarray:
+        """The part of each group (G,) in the mean of values (n,), times G; without groups these."""
+        if self.groups is None:
+            return values
+        sums = np.bincount(self.groups, values)
+        return np.asarray(sums * (len(sums) / len(values)))
 
 
 @dataclass(frozen=True)
@@ -77,8 +86,8 @@ def judge(log: LoggedRewards, chosen: np.ndarray) -> PolicyJudgement:
     """
     effective, promised = effective_cases(log, chosen)
     values = log.values(chosen)
-    gain = careful_mean(values - log.rewards)
-    value = careful_mean(values)
+    gain = careful_mean(log.by_group(values - log.rewards))
+    value = careful_mean(log.by_group(values))
     reason = _obstacle(effective, promised)
     return PolicyJudgement(
         value,
@@ -97,7 +106,7 @@ def gain_over(log: LoggedRewards, chosen: np.ndarray, action: int) -> Mean:
     Arguments as of `judge`. O(n A).
     """
     single = np.full(len(chosen), action)
-    gain = careful_mean(log.values(chosen) - log.values(single))
+    gain = careful_mean(log.by_group(log.values(chosen) - log.values(single)))
     for policy in (chosen, single):
         reason = _obstacle(*effective_cases(log, policy))
         if reason is not None:
@@ -113,14 +122,17 @@ def best_single(log: LoggedRewards) -> int:
 
 
 def effective_cases(log: LoggedRewards, chosen: np.ndarray) -> tuple[float, float]:
-    """The effective number of cases of a policy (Kish, 1965), and the one that chances promise."""
-    weights = log.weights(chosen)
+    """The effective number of cases of a policy (Kish, 1965), and the one that chances promise.
+
+    Where cases are in groups, those of groups.
+    """
+    weights = log.by_group(log.weights(chosen))
     total = float(weights.sum())
     effective = total**2 / float((weights**2).sum()) if total else 0.0
     chance = log.chances[np.arange(len(chosen)), chosen]
     if not len(chance) or chance.min() <= 0:
         return effective, 0.0
-    return effective, len(chance) / float((1 / chance).mean())
+    return effective, len(weights) / float((1 / chance).mean())
 
 
 def careful_mean(values: np.ndarray) -> Mean:

@@ -48,7 +48,7 @@ def test_order_of_cases_does_not_matter(seed):
     log = log_of(60, seed)
     chosen = np.random.default_rng(seed).integers(3, size=60)
     order = np.random.default_rng(seed + 1).permutation(60)
-    shuffled = LoggedRewards(*(column[order] for column in log))
+    shuffled = LoggedRewards(*(column[order] for column in log[:4]))
     one, other = judge(log, chosen).gain, judge(shuffled, chosen[order]).gain
     assert (one.mean, one.low, one.high) == pytest.approx(
         (other.mean, other.low, other.high)
@@ -123,3 +123,29 @@ def test_intervals_contain_the_truth():
         judged += 1
         inside += judgement.gain.low <= 0.5 * (1 - 0.3) <= judgement.gain.high
     assert inside >= 0.93 * judged
+
+
+def test_groups_of_one_case_are_cases():
+    log = log_of(60, 3, gain=1.0)
+    chosen = np.ones(60, dtype=int)
+    alone = judge(log._replace(groups=np.arange(60)[::-1]), chosen)
+    plain = judge(log, chosen)
+    assert alone.gain.low == pytest.approx(plain.gain.low)
+    assert alone.gain.high == pytest.approx(plain.gain.high)
+    assert alone.effective == pytest.approx(plain.effective)
+    assert alone.expected_effective == pytest.approx(plain.expected_effective)
+    assert alone.verdict == plain.verdict
+
+
+def test_a_case_that_is_there_ten_times_says_as_much_as_once():
+    log = log_of(60, 3, gain=1.0)
+    rows = np.repeat(np.arange(60), 10)
+    copies = LoggedRewards(*(part[rows] for part in log[:4]), groups=rows)
+    chosen = np.ones(60, dtype=int)
+    once, ten_times = judge(log, chosen), judge(copies, chosen[rows])
+    assert ten_times.gain.mean == pytest.approx(once.gain.mean)
+    assert ten_times.gain.low == pytest.approx(once.gain.low)
+    assert ten_times.gain.high == pytest.approx(once.gain.high)
+    assert ten_times.effective == pytest.approx(once.effective)
+    assert ten_times.expected_effective == pytest.approx(once.expected_effective)
+    assert judge(copies._replace(groups=None), chosen[rows]).gain.low > once.gain.low
