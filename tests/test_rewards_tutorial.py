@@ -16,6 +16,7 @@ CODE = re.compile(r"```python\n(.*?)```\n(?:\n```text\n(.*?)```\n)?", re.DOTALL)
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:the policy is not shown")  # which step 5 speaks of
 def test_the_python_answers_as_printed(tmp_path):
     blocks = CODE.findall(PAGE)
     assert [bool(printed) for _, printed in blocks] == [False, True, True, True, True]

@@ -173,7 +173,7 @@ def typed(source: Source, request: UploadRequest, *, strict: bool = False) -> So
     }
     ordered = request.named("ignore")
     unread = ignored.keys() - ordered
-    ignored |= {name: ColumnReport(name) for name in ordered}
+    ignored |= {name: ColumnReport(name) for name in names if name in ordered}
     result = replace(
         source, ignored=ignored, refused={}, notes={**source.notes}, notations={}
     )

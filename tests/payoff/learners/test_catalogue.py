@@ -80,9 +80,23 @@ def test_values_outside_the_documented_ranges_are_refused(kind):
             "max_features",
             "action",
             "propensity",
+            "unit_costs",
         ):  # these have tests of their own
             for value in beyond(schema):
                 assert set(places({"kind": kind, name: value})) == {f"/{name}"}
+
+
+@pytest.mark.parametrize(
+    ("costs", "place"),
+    [
+        ({"over": -1, "under": 1}, "/unit_costs/over"),
+        ({"over": 1, "under": 0}, "/unit_costs/under"),
+        ({"over": 1}, "/unit_costs/under"),
+        (3, "/unit_costs"),
+    ],
+)
+def test_unit_costs_of_auto_are_two_positive_numbers(costs, place):
+    assert [*places({"kind": "auto", "unit_costs": costs})] == [place]
 
 
 @pytest.mark.parametrize(
