@@ -4,7 +4,7 @@ client is installed its commands, too.
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 
@@ -17,6 +17,16 @@ _FIRST = """Predictions that decide. What people want first:
   payoff serve            answer HTTP requests; the console is at http://127.0.0.1:8000
   payoff --help           everything else"""
 _CLIENT = "payoff_client"
+_MODULES = {
+    "serve": "serve",
+    "worker": "worker",
+    "demo": "demo",
+    "try": "trial",
+    "check": "check",
+    "keys": "keys",
+    "rebuild": "rebuild",
+}
+"""The commands of the service, and their modules."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,12 +35,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not words:
         print(_FIRST)
         return 0
-    if words[0] in _commands_of_client():
+    # Only the module of the command is imported: a worker needs no HTTP server, and the service no
+    # client.
+    if words[0] in _MODULES:
+        options = _parser().parse_args(words)
+        return import_module(f"app.commands.{_MODULES[options.command]}").run(options)
+    commands = _commands_of_client()
+    if words[0] in commands:
         return import_module(f"{_CLIENT}.commands").main(words)
-    options = _parser().parse_args(words)
-    # Only the module of the command is imported: a worker needs no HTTP server.
-    module = {"try": "trial"}.get(options.command, options.command)
-    return import_module(f"app.commands.{module}").run(options)
+    _parser(commands).parse_args(words)  # help, the version, or an error
+    return 0
 
 
 def _commands_of_client() -> dict[str, str]:
@@ -41,9 +55,10 @@ def _commands_of_client() -> dict[str, str]:
     return {name: text for name, (text, *_) in commands.items()}
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(commands_of_client: Mapping[str, str] = {}) -> argparse.ArgumentParser:
+    """The parser of the service's commands, whose help names those of the client, too."""
     epilog = "\n".join(
-        f"  {name:20}{text}" for name, text in _commands_of_client().items()
+        f"  {name:20}{text}" for name, text in commands_of_client.items()
     )
     parser = argparse.ArgumentParser(
         prog="payoff",

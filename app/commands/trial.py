@@ -65,12 +65,14 @@ def run(chosen: argparse.Namespace) -> int:
 def _running(port: int) -> Iterator[tuple[str, bool]]:
     """The URL of the service at this port, and whether it was started for this."""
     url = f"http://127.0.0.1:{port}"
+    is_running = False
     with client_of(url) as client, suppress(httpx.TransportError):
-        if client.get("/health/live").is_success:
-            yield url, False
-            return
-    with service(port):
-        yield url, True
+        is_running = client.get("/health/live").is_success
+    if is_running:
+        yield url, False
+    else:
+        with service(port):
+            yield url, True
 
 
 def _chosen_label(table: Path) -> str:
