@@ -139,6 +139,5 @@ def save(
         "certified": guarantee._asdict(),
         "result": document,
     }
-
     place: tuple[str, Kind, str] = (model.name, "guarantee", name)
     return save_document(stores, place, orjson.dumps(content), by=by)

@@ -258,7 +258,7 @@ def trained(
     if is_held.any():
         with progress.part(0.1, 0.7):
             expected, estimator = _unseen(log, eligible, spec, split, fold)
-        metrics = _metrics(log, eligible, expected, is_held, split.blocks)
+        metrics = _metrics(log, eligible, expected, is_held, split.groups_of(is_held))
         warnings += _doubts(metrics)
         folds = int(fold.max()) + 1
         predicted = np.flatnonzero(is_held)
@@ -318,13 +318,13 @@ def _metrics(
     eligible: EligibleLog,
     expected: np.ndarray,
     is_held: np.ndarray,
-    blocks: Blocks | None,
+    groups: np.ndarray | None,
 ) -> dict[str, Any]:
-    """What the policy would have earned, beside the log and the best single action."""
+    """What the policy would have earned, beside the log and the best single action.
+
+    `groups` are those of the rows that are held out, where the split is by group.
+    """
     actions = eligible.actions[is_held]
-    groups = None
-    if blocks is not None and not blocks.ordered:
-        groups = blocks.take(is_held).codes
     logged = LoggedRewards(
         actions,
         log.rewards[is_held],

@@ -105,7 +105,7 @@ class Background(Stored):
         return Gaps(self, X, marks) if marks.any() else None
 
     def lenders(self, X: np.ndarray, marks: np.ndarray) -> np.ndarray:
-        """The numbers (n, DRAWS) of the rows that lend their values to rows X (n, m) where these
+        """The positions (n, DRAWS) of the rows that lend their values to rows X (n, m) where these
         have `marks` (n, m).
 
         They are of the N nearest in the other features, N the greater of `NEAREST` and
@@ -176,7 +176,7 @@ class Gaps(NamedTuple):
         lenders = np.concatenate(
             [
                 self.background.lenders(self.X[rows], self.marks[rows])
-                for rows in _blocks(np.arange(len(self.X)))
+                for rows in _chunks(np.arange(len(self.X)))
             ]
         )
         return [
@@ -188,7 +188,7 @@ class Gaps(NamedTuple):
         """A model's answers (n, …), each the mean over likely values where the row has a mark."""
         answers = answer(self.X)
         lacking = np.flatnonzero(self.marks.any(axis=1))
-        for rows in _blocks(lacking):
+        for rows in _chunks(lacking):
             parts = answer(np.concatenate(self.of(rows).draws()))
             shape = DRAWS, len(rows), *parts.shape[1:]
             answers[rows] = parts.reshape(shape).mean(axis=0)
@@ -216,6 +216,6 @@ class Gaps(NamedTuple):
                 yield from distribution(part.X).parts()
 
 
-def _blocks(rows: np.ndarray) -> list[np.ndarray]:
-    """Numbers of rows, at least one, as blocks of at most `_ROWS_AT_ONCE`."""
+def _chunks(rows: np.ndarray) -> list[np.ndarray]:
+    """Positions of rows, at least one, in chunks of at most `_ROWS_AT_ONCE`."""
     return np.array_split(rows, math.ceil(len(rows) / _ROWS_AT_ONCE))
