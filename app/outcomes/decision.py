@@ -30,9 +30,8 @@ _FLOAT = np.dtype("<f8")
 
 GUARANTEED = "guaranteed"  # the rule of decisions that keep a guarantee
 UNIT_COSTS = "unit_costs"  # the rule of quantities
-EXPECTED_REWARD: Final = (
-    "expected_reward"  # the rule of models that learned from rewards
-)
+# the rule of models that learned from rewards
+EXPECTED_REWARD: Final = "expected_reward"
 A_REWARD = "a reward"  # the one class of their decisions
 OF_QUANTITY = 3  # numbers that are recorded in the place of probabilities
 _LARGEST_TRUTH = 1e50  # reports add up the costs of quantities

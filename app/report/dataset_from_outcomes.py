@@ -30,9 +30,8 @@ from payoff.errors import Invalid, TooLarge
 
 _MOMENT = "decided_at"  # the column of the times of decisions, for hold-outs
 _WEIGHT = "truth_weight"  # the column of 1 / P(the truth became known)
-_LEAST_CHANCE = (
-    0.01  # that counts: a smaller one would give a single row too much weight
-)
+# that counts: a smaller one would give a single row too much weight
+_LEAST_CHANCE = 0.01
 _MICROSECONDS = 1_000_000  # of a second
 _TYPES = {"numeric": "number", "categorical": "category"}
 _REASONS = (

@@ -17,9 +17,8 @@ _CONSTANT = 3  # the place of the constant contrast among the parts
 _PSEUDO_ROWS = 5  # without a contrast, for each action
 _LEAST_CHANCE = 0.01  # of doubly robust rewards: smaller ones count as this
 _LEAF = 5  # rows of a leaf of the doubly robust forest
-_MAX_CELLS = (
-    50_000_000  # rows times actions times columns of the regression of contrasts
-)
+# rows times actions times columns of the regression of contrasts
+_MAX_CELLS = 50_000_000
 
 
 def fit(log: RewardLog) -> RewardModel:
