@@ -64,9 +64,10 @@ class Answer(NamedTuple):
     benefits (n, A), and the priors (K,) that the request states.
 
     `matrix` is that by which these are expected, `matrix_in_words` what it says, for its first
-    answer. `propensities` (n,) are those of the actions, where these were drawn. By `REWARD` the
-    classes are the actions, the expected rewards (n, A) take the place of probabilities, and with a
-    baseline `uplift` is (n, A); `chances` (n, A) are those of all actions.
+    answer. `propensities` (n,) are those of the actions, where these were drawn. By
+    `EXPECTED_REWARD` the classes are the actions, the expected rewards (n, A) take the place of
+    probabilities, and with a baseline `uplift` is (n, A); `chances` (n, A) are those of all
+    actions.
     """
 
     rule: RuleOfModel

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from app.answering.decide import Answer
+from app.outcomes.decision import EXPECTED_REWARD
 from app.registry.loaded import Loaded
 from app.requests.fields import CaseCell
 from app.requests.limits import check_limits, decide_within_limits
 from app.requests.rows import Rows
-from app.requests.rules import REWARD, Costs, RuleFields
+from app.requests.rules import Costs, RuleFields
 from payoff.decisions.benefit import decide
 from payoff.decisions.case_benefits import CaseBenefits, Term
 from payoff.errors import Flaw, pointer, reject, unknown_at
@@ -52,7 +53,7 @@ def decide_by_rewards(
     if fields.baseline is not None:
         uplift = net - net[:, [_names(model).index(fields.baseline)]]
     return Answer(
-        rule=REWARD,
+        rule=EXPECTED_REWARD,
         classes=model.classes,
         actions=model.classes,
         choice=choice,
@@ -79,9 +80,10 @@ def _flaws(model: Loaded, fields: RuleFields) -> Iterator[Flaw]:
                 f"{model.name!r} learned from rewards and needs no {name}; leave it out"
             )
             yield Flaw(pointer(name), message)
-    if "rule" in stated and fields.rule != REWARD:
+    if "rule" in stated and fields.rule != EXPECTED_REWARD:
         yield Flaw(
-            "/rule", f"{model.name!r} learned from rewards: its rule is {REWARD}"
+            "/rule",
+            f"{model.name!r} learned from rewards: its rule is {EXPECTED_REWARD}",
         )
     if fields.baseline is not None and fields.baseline not in names:
         yield unknown_at("/baseline", "action", fields.baseline, names)

@@ -30,7 +30,7 @@ _FLOAT = np.dtype("<f8")
 
 GUARANTEED = "guaranteed"  # the rule of decisions that keep a guarantee
 UNIT_COSTS = "unit_costs"  # the rule of quantities
-# the rule of models that learned from rewards
+# the rule of models that learned from rewards, and of these alone
 EXPECTED_REWARD: Final = "expected_reward"
 A_REWARD = "a reward"  # the one class of their decisions
 OF_QUANTITY = 3  # numbers that are recorded in the place of probabilities

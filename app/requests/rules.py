@@ -30,8 +30,6 @@ Rule = Literal[
     "expected_benefit", "threshold", "beta_delta", "hierarchical", "most_probable"
 ]
 RuleOfModel = Literal[Rule, "guaranteed", "expected_reward"]
-REWARD: RuleOfModel = EXPECTED_REWARD
-"""The rule of models that learned from rewards, and of these alone."""
 # The rules that decide among the actions of a matrix; the other rules decide among the classes.
 DECIDES_ACTIONS: tuple[RuleOfModel, ...] = (
     "expected_benefit",
@@ -48,7 +46,7 @@ BELONGS: dict[str, tuple[RuleOfModel, ...]] = {
     "resources": ("expected_benefit",),
     "explain": ("expected_benefit",),
     "explore": ("expected_benefit",),
-    "baseline": (REWARD,),
+    "baseline": (EXPECTED_REWARD,),
 }
 
 
@@ -211,7 +209,7 @@ def _foreign(fields: RuleFields, model: Loaded | None) -> Iterator[Flaw]:
 
 def _flaws(fields: RuleFields) -> Iterator[Flaw]:
     rule = fields.rule
-    if rule == REWARD:
+    if rule == EXPECTED_REWARD:
         yield Flaw("/rule", f"{rule} is the rule of models that learned from rewards")
         return
     if rule == "expected_benefit" and not fields.stated:

@@ -14,10 +14,10 @@ from app.answering.decide import Answer
 from app.api.codecs.json import json_bytes
 from app.api.codecs.media_types import JSON, NPY, TABULAR
 from app.api.codecs.npy import npy_response
+from app.outcomes.decision import EXPECTED_REWARD
 from app.registry.loaded import Loaded
 from app.requests.quantities import Quantities
 from app.requests.rows import NOTHING, Carried
-from app.requests.rules import REWARD
 
 WRITTEN = (JSON, NPY, *TABULAR)
 
@@ -76,7 +76,7 @@ class Answered(NamedTuple):
                 ("values", answer.values, "value", None),
             ]
         else:
-            by_rewards = answer.rule == REWARD
+            by_rewards = answer.rule == EXPECTED_REWARD
             candidates = [
                 (
                     "decisions",
@@ -109,7 +109,7 @@ class Answered(NamedTuple):
         answer = self.answer
         if isinstance(answer, Answer):
             metadata["rule"] = answer.rule
-            if answer.rule != REWARD:
+            if answer.rule != EXPECTED_REWARD:
                 metadata["classes"] = answer.classes
             metadata["actions"] = answer.actions
             if answer.matrix_in_words:
