@@ -123,7 +123,8 @@ class OutcomesRequest(WireModel):
         flaws = [
             Flaw(
                 pointer("outcomes", i, "truth"),
-                "the truth is required, or null while it is open",
+                "the truth, or the 'benefit' of a decision by rewards, is required; null while"
+                " it is open",
             )
             for i, outcome in enumerate(self.outcomes)
             if outcome.model_fields_set.isdisjoint(("truth", "benefit"))

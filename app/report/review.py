@@ -174,7 +174,10 @@ def decision(stores: Stores, caller: Caller, id_: str) -> dict[str, Any]:
         "stake": None,
         "explanation": None,
     }
-    if terms.benefits is not None and not terms.rewarded:
+    if terms.rewarded:
+        document["probabilities"], document["chances"] = None, P[len(terms.actions) :]
+        document["expected_rewards"] = P[: len(terms.actions)]
+    elif terms.benefits is not None:
         B = np.array(terms.benefits)
         document |= {
             "expected_benefits": P @ B,
@@ -189,7 +192,9 @@ def decision(stores: Stores, caller: Caller, id_: str) -> dict[str, Any]:
 def _outcome(outcome: Outcome, located: Located) -> dict[str, Any]:
     """An outcome in words."""
     terms = located.terms
-    truth = terms.classes[outcome.truth] if outcome.number is None else outcome.number
+    truth: Label | float | None = outcome.number
+    if truth is None and not terms.rewarded:
+        truth = terms.classes[outcome.truth]
     action = None if outcome.action is None else terms.actions[outcome.action]
     return {"truth": truth, "action": action, "benefit": outcome.benefit}
 

@@ -26,11 +26,11 @@ from app.tables.columns import (
 )
 from app.tables.dataset import ColumnReport, DataLimits, Dataset, KeptColumn, id_of
 from app.tables.features import Feature
-from app.tables.source import FILE, Kind, Location, Source
+from app.tables.source import Kind, Location, Source
 from app.tables.text import MAX_CATEGORY, some_of, spelling
 from app.tables.upload_request import UploadRequest
 from payoff.decisions.row_weights import flaw_of_weights
-from payoff.errors import MAX_ERRORS, MAX_NAME, Flaw, Invalid, TooLarge, pointer, reject
+from payoff.errors import MAX_ERRORS, MAX_NAME, Flaw, Invalid, TooLarge, reject
 
 Classes = tuple[int | str, ...] | None
 
@@ -143,7 +143,9 @@ def build(
         *reports_of_ignored.values(),
     ]
     if len(useless) == m:
-        flaws += _flaws_without_features([*useless.values(), *source.ignored.values()])
+        flaws += _flaws_without_features(
+            [*useless.values(), *source.ignored.values()], source.places
+        )
     if flaws:
         raise InvalidTable(flaws[0].msg, flaws, map(asdict, reports))
     _check_vocabulary(
@@ -242,11 +244,10 @@ def _flaws_of_feature(
     refused = source.refused.get(column.place.name)
     if refused:
         return [refused]
-    flaws = list(column.flaws(max_categories, request.decimal))
-    if not flaws and column.place.name == request.weight:
+    if column.place.name == request.weight:
         flaw = flaw_of_weights(column.values)
         return [column.place.flaw_of(*flaw)] if flaw else []
-    return flaws
+    return list(column.flaws(max_categories, request.decimal))
 
 
 def _reason_to_ignore(
@@ -261,14 +262,15 @@ def _reason_to_ignore(
     return None if is_measured else column.identifies(request.decimal)
 
 
-def _flaws_without_features(unused: Sequence[ColumnReport]) -> list[Flaw]:
+def _flaws_without_features(
+    unused: Sequence[ColumnReport], places: Sequence[Location]
+) -> list[Flaw]:
     """Why each of the columns is not used, where none is left to learn from."""
+    locs = {place.name: place.loc for place in places}
     reasons = [
-        Flaw(FILE + pointer(report.name), report.advice)
-        for report in unused
-        if report.advice
+        Flaw(locs[report.name], report.advice) for report in unused if report.advice
     ]
-    return reasons or [Flaw(FILE, _NOTHING)]
+    return reasons or [Flaw(places[0].loc.rpartition("/")[0], _NOTHING)]
 
 
 def _respelt(label: Column, source: Source) -> Column:

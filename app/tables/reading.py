@@ -125,9 +125,11 @@ def read_inline(
     """
     source, targets, several = inline_source(features, rows, labels, limits, weights)
     if weights is not None:
+        if request.weight is not None:
+            message = "the rows have 'weights' already; a data set has one weight"
+            raise Invalid.at(pointer("types", request.weight), message)
         types = request.types | {WEIGHT: "weight"}
         request = request.model_copy(update={"types": types})
-        request.check()
     return build(
         typed(source, request, strict=True),
         targets,

@@ -1,6 +1,7 @@
 """Training on rewards: the log in a data set, what a policy would have earned, and the card."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from time import perf_counter
 from typing import Any, NamedTuple, Self
@@ -16,10 +17,10 @@ from app.tables.dataset import Dataset, Table
 from app.tables.features import Schema
 from app.training.evaluation import FitReport, card_to_publish
 from app.training.failures import finite, placed
-from app.training.splits import Split, evaluation_card, split_of
+from app.training.splits import Split, blocks_of, evaluation_card, split_of
 from payoff import progress
 from payoff.decisions.folds import UNJUDGED, Blocks, stratified_folds
-from payoff.errors import Flaw, Invalid, below, counted, pointer, reject, unknown_at
+from payoff.errors import Flaw, Invalid, counted, pointer, reject, unknown_at
 from payoff.evidence.intervals import Mean
 from payoff.evidence.policies import LoggedRewards, best_single, gain_over, judge
 from payoff.learners import catalogue
@@ -78,7 +79,7 @@ class RewardTable(NamedTuple):
             categorical_features=list(self.table.schema.categorical),
             random_state=spec.seed,
         )
-        with placed(features=self.table.schema.names):
+        with placed(features=self.table.schema.names), _in_columns(""):
             estimator.fit(
                 self.table.X,
                 self.rewards,
@@ -160,8 +161,9 @@ def read_log(stores: Stores, dataset_id: str, spec: TrainSpec) -> RewardTable:
         propensities = table.column(propensity)
     elif propensity is not None:
         propensities = _of_all(table, actions, propensity, of_actions)
-    with below("/data"):
+    with _in_columns("/data"):
         check_rewards(table.y)
+    with _in_columns("/learner/propensity"):
         if propensities is not None:
             check_chances(propensities)
     columns = [j for j, name in enumerate(table.schema.names) if name not in beside]
@@ -175,6 +177,19 @@ def read_log(stores: Stores, dataset_id: str, spec: TrainSpec) -> RewardTable:
     return RewardTable(table, table.y, actions, propensities)
 
 
+@contextmanager
+def _in_columns(place: str) -> Iterator[None]:
+    """Errors about lists of a log as errors at `place`, with the row: they are columns here."""
+    try:
+        yield
+    except Invalid as error:
+        _, *steps = error.flaws[0].loc.split("/")
+        if "columns" in steps:
+            raise
+        row = "".join(f"row {int(position) + 1}: " for position in steps[1:])
+        raise Invalid.at(place, row + error.detail) from error
+
+
 def _of_all(
     table: Table, actions: np.ndarray, propensity: str, columns: Sequence[str]
 ) -> np.ndarray:
@@ -184,7 +199,7 @@ def _of_all(
     """
     codes = {name: j for j, name in enumerate(columns)}
     chances = np.column_stack([table.column(name) for name in columns])
-    with below("/data"):
+    with _in_columns("/learner/propensity"):
         check_chances(chances)
     names, taken_codes = np.unique(actions, return_inverse=True)
     absent = [name for name in names if f"{propensity}:{name}" not in codes]
@@ -230,7 +245,8 @@ def trained(
     with progress.part(0.0, 0.05, "reading data"):
         log = read_log(stores, job.dataset or spec.dataset, spec)
     table = log.table
-    with below("/data"), progress.part(0.05, 0.1, "chances of the actions"):
+    blocks = None if spec.split is None else blocks_of(table, spec.split)
+    with _in_columns("/data"), progress.part(0.05, 0.1, "chances of the actions"):
         eligible = complete(
             table.X,
             log.actions,
@@ -238,6 +254,7 @@ def trained(
             table.weights,
             table.schema.categorical,
             spec.seed,
+            blocks,
         )
     log = log.take(np.flatnonzero(eligible.rows))
     names = tuple(eligible.names.tolist())
@@ -246,10 +263,6 @@ def trained(
     fold = _folds(spec, eligible.actions, split)
     metrics: dict[str, Any] = {}
     warnings = _left_out(table, eligible)
-    if table.weight is not None:
-        warnings.append(
-            "the figures of the policy count each row once, the fit by its weight"
-        )
     if log.propensities is None:
         warnings.append(_ESTIMATED)
     estimator = None
@@ -331,14 +344,16 @@ def _metrics(
         eligible.chances[is_held],
         expected[is_held],
         groups,
+        None if log.table.weight is None else log.table.weights[is_held],
     )
     chosen = logged.expected.argmax(axis=1)
     judgement = judge(logged, chosen)
     single = best_single(logged)
     names = eligible.names.tolist()
     counts = np.bincount(actions, minlength=len(names))
-    totals = np.bincount(actions, logged.rewards, len(names))
-    shares = np.bincount(chosen, minlength=len(names)) / len(chosen)
+    weights = np.bincount(actions, logged.shares, len(names))
+    totals = np.bincount(actions, logged.shares * logged.rewards, len(names))
+    shares = np.bincount(chosen, logged.shares, len(names)) / len(chosen)
     return {
         "value": _interval(judgement.value),
         "logged": judgement.logged,
@@ -356,7 +371,7 @@ def _metrics(
             for name, rows, mean, share in zip(
                 names,
                 counts.tolist(),
-                (totals / np.maximum(counts, 1)).tolist(),
+                (totals / np.where(counts, weights, 1.0)).tolist(),
                 shares.tolist(),
                 strict=True,
             )

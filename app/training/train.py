@@ -80,7 +80,7 @@ from payoff.acquisition.prices import Prices
 from payoff.decisions.benefit import oddities
 from payoff.decisions.case_benefits import CaseBenefits
 from payoff.decisions.folds import Blocks
-from payoff.errors import Flaw, Invalid, below, counted, reject
+from payoff.errors import Flaw, Invalid, below, counted, pointer, reject
 from payoff.learners import catalogue
 from payoff.learners.parameters import LearnerRequest, request_of
 from payoff.learners.rewards.estimator import Rewards, check_chances, check_rewards
@@ -111,6 +111,14 @@ Learner = TypeAliasType(
 """One schema, by name."""
 
 
+WEIGHTS = Field(
+    default=None,
+    description="one positive number for each row: how much it counts, as far as ratios say so,"
+    " such as 1 / P(the row was drawn)",
+    examples=[None],
+)
+
+
 class StoredData(WireModel):
     """A data set that was uploaded before."""
 
@@ -128,12 +136,7 @@ class InlineData(WireModel):
         description="one for each row: a class (word or integer) or a number;"
         " a list of labels for each row when multi-label"
     )
-    weights: Annotated[list[Number], Field(fail_fast=True)] | None = Field(
-        default=None,
-        description="one positive number for each row: how much it counts, as far as ratios say"
-        " so, such as 1 / P(the row was drawn)",
-        examples=[None],
-    )
+    weights: Annotated[list[Number], Field(fail_fast=True)] | None = WEIGHTS
     types: dict[Text, Literal["value", "weight", "ignore"]] = Field(
         default={},
         description="of columns that are no features: `value` for cells of matrices, `weight` for"
@@ -160,6 +163,7 @@ class InlineRewards(WireModel):
         description="the chance that this action had; null: chances are estimated",
         examples=[[0.5, 0.5]],
     )
+    weights: Annotated[list[Number], Field(fail_fast=True)] | None = WEIGHTS
 
     def labelled(self) -> InlineData:
         """The log as columns `action` and `propensity` of a table, the rewards as its labels.
@@ -175,6 +179,7 @@ class InlineRewards(WireModel):
             "actions": self.actions,
             "rewards": self.rewards,
             "propensities": self.propensities,
+            "weights": self.weights,
         }
         reject(
             Flaw(f"/{name}", f"{len(column)} {name} for {len(self.rows)} rows")
@@ -191,6 +196,7 @@ class InlineRewards(WireModel):
             features=[*self.features, *beside],
             rows=[[*row, *cells] for row, *cells in columns],
             labels=self.rewards,
+            weights=self.weights,
         )
 
 
@@ -320,6 +326,12 @@ def _labelled(
         raise Invalid.at(
             "/learner/kind", "actions and rewards are for the kind rewards"
         )
+    lists = "of lists 'actions' and 'propensities' are the columns; leave it out"
+    reject(
+        Flaw(pointer("learner", name), f"{column!r} is for data sets: {lists}")
+        for name, column in learner.parameters.items()
+        if column not in (None, name)
+    )
     with below("/data"):
         table = data.labelled()
     propensity = None if data.propensities is None else "propensity"

@@ -42,9 +42,9 @@ def flaw_of_weights(weights: np.ndarray) -> tuple[np.ndarray, str] | None:
     least, largest = _RANGE
     rows = np.flatnonzero(~((weights >= least) & (weights <= largest)))
     if len(rows):
-        message = (
-            f"{weights[rows[0]]:g} is no weight, a number from {least:g} to {largest:g}"
-        )
+        first = weights[rows[0]]
+        wrong = "it is missing, or text" if np.isnan(first) else f"it is {first:g}"
+        message = f"a weight is a number from {least:g} to {largest:g}, and {wrong}"
         return rows, f"{message}; leave out rows that do not count"
     if effective_total(weights) < min(_FEWEST_EFFECTIVE, len(weights)):
         return np.array([weights.argmax()]), "nearly all weight is on this row"

@@ -27,7 +27,8 @@ class LoggedRewards(NamedTuple):
 
     `actions` (n,) are codes of the actions that were taken, `rewards` (n,) finite numbers,
     `chances` (n, A) those that each action had, `expected` (n, A) the rewards by the model. Cases
-    of one group, codes (n,) from 0 on, depend on each other: figures then count groups.
+    of one group, codes (n,) from 0 on, depend on each other: figures then count groups. With
+    positive `row_weights` (n,), how much each case counts, means are weighted ones.
     """
 
     actions: np.ndarray
@@ -35,6 +36,7 @@ class LoggedRewards(NamedTuple):
     chances: np.ndarray
     expected: np.ndarray
     groups: np.ndarray | None = None
+    row_weights: np.ndarray | None = None
 
     def weights(self, chosen: np.ndarray) -> np.ndarray:
         """The weight (n,) of each case for a policy that chooses these actions, codes (n,).
@@ -51,12 +53,34 @@ class LoggedRewards(NamedTuple):
         errors = self.rewards - self.expected[rows, self.actions]
         return np.asarray(self.expected[rows, chosen] + self.weights(chosen) * errors)
 
+    @property
+    def shares(self) -> np.ndarray:
+        """How much each case counts (n,), with mean 1."""
+        if self.row_weights is None:
+            return np.ones(len(self.rewards))
+        return np.asarray(self.row_weights / self.row_weights.mean())
+
     def by_group(self, values: np.ndarray) -> np.ndarray:
         """The part of each group (G,) in the mean of values (n,), times G; without groups these."""
         if self.groups is None:
             return values
         sums = np.bincount(self.groups, values)
         return np.asarray(sums * (len(sums) / len(values)))
+
+    def mean(self, values: np.ndarray) -> Mean:
+        """The mean of values (n,) with its interval, see `careful_mean`.
+
+        Where cases have groups or weights it is a ratio, whose error is that of the deviations
+        from it (Cochran 1977, 2.11). There is no interval where too few values differ from 0.
+        """
+        if self.groups is None and self.row_weights is None:
+            return careful_mean(values)
+        shares = self.shares
+        centre = float((shares * values).mean())
+        mean = careful_mean(centre + self.by_group(shares * (values - centre)))
+        if np.count_nonzero(self.by_group(np.abs(values))) < MIN_ROWS_TO_COMPARE:
+            return Mean(centre)
+        return mean
 
 
 @dataclass(frozen=True)
@@ -77,8 +101,11 @@ class PolicyJudgement:
     reason: str | None
 
 
-def judge(log: LoggedRewards, chosen: np.ndarray) -> PolicyJudgement:
-    """Judge a policy that chooses these actions, codes (n,), beside what decided in the log.
+def judge(
+    log: LoggedRewards, chosen: np.ndarray, rival: np.ndarray | None = None
+) -> PolicyJudgement:
+    """Judge a policy that chooses these actions, codes (n,), beside what decided in the log, or
+    beside a `rival` policy (n,), whose cases must be enough, too.
 
     The rewards that the log's model expects must be those of a model that did not see the case.
     There is a verdict only from 30 effective and 30 promised cases, `worse` only from 100 of both:
@@ -86,16 +113,22 @@ def judge(log: LoggedRewards, chosen: np.ndarray) -> PolicyJudgement:
     """
     effective, promised = effective_cases(log, chosen)
     values = log.values(chosen)
-    gain = careful_mean(log.by_group(values - log.rewards))
-    value = careful_mean(log.by_group(values))
+    base = log.rewards
     reason = _obstacle(effective, promised)
+    cases = min(effective, promised)
+    if rival is not None:
+        base = log.values(rival)
+        cases_of_rival = effective_cases(log, rival)
+        reason = reason or _obstacle(*cases_of_rival)
+        cases = min(cases, *cases_of_rival)
+    gain = log.mean(values - base)
     return PolicyJudgement(
-        value,
-        float(log.rewards.mean()),
+        log.mean(values),
+        float(np.average(log.rewards, weights=log.row_weights)),
         gain,
         effective,
         promised,
-        _verdict(gain, min(effective, promised), reason),
+        _verdict(gain, cases, reason),
         reason,
     )
 
@@ -105,19 +138,19 @@ def gain_over(log: LoggedRewards, chosen: np.ndarray, action: int) -> Mean:
 
     Arguments as of `judge`. O(n A).
     """
-    single = np.full(len(chosen), action)
-    gain = careful_mean(log.by_group(log.values(chosen) - log.values(single)))
-    for policy in (chosen, single):
-        reason = _obstacle(*effective_cases(log, policy))
-        if reason is not None:
-            return Mean(gain.mean, reason=reason)
-    return gain
+    judgement = judge(log, chosen, np.full(len(chosen), action))
+    if judgement.reason is None:
+        return judgement.gain
+    return Mean(judgement.gain.mean, reason=judgement.reason)
 
 
 def best_single(log: LoggedRewards) -> int:
     """The action that would have earned most if it had been taken in all cases."""
     n, actions = log.chances.shape
-    means = [log.values(np.full(n, action)).mean() for action in range(actions)]
+    means = [
+        np.average(log.values(np.full(n, action)), weights=log.row_weights)
+        for action in range(actions)
+    ]
     return int(np.argmax(means))
 
 
@@ -126,13 +159,13 @@ def effective_cases(log: LoggedRewards, chosen: np.ndarray) -> tuple[float, floa
 
     Where cases are in groups, those of groups.
     """
-    weights = log.by_group(log.weights(chosen))
+    weights = log.by_group(log.shares * log.weights(chosen))
     total = float(weights.sum())
     effective = total**2 / float((weights**2).sum()) if total else 0.0
     chance = log.chances[np.arange(len(chosen)), chosen]
     if not len(chance) or chance.min() <= 0:
         return effective, 0.0
-    return effective, len(weights) / float((1 / chance).mean())
+    return effective, len(weights) / float((log.shares**2 / chance).mean())
 
 
 def careful_mean(values: np.ndarray) -> Mean:

@@ -275,7 +275,7 @@ FLAWS = [  # CSV, in which `x` is a decision, or the columns of an Arrow stream
     ("id,truth,at\nx,bad,soon\n", says("/at/0", "ISO 8601")),
     ("id,truth,benefit\nx,bad,much\n", says("/benefit", "'much'")),
     ("id,truth,colour\nx,bad,red\n", says("/colour", "unknown column 'colour'")),
-    ("id\nx\n", says("", "the column 'truth' is missing")),
+    ("id\nx\n", says("", "'truth' or 'benefit' is missing")),
     ("id,truth\n", says("", "at least one outcome")),
     (KNOWN | {"id": ["a\0b"]}, "/id/0"),
     (KNOWN | {"id": [b"\xff"]}, "/id"),

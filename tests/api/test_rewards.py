@@ -50,6 +50,12 @@ def job(service):
     return trained(service, order())
 
 
+def failed(service, document):
+    """The error of a training job."""
+    response = service.post("/train", json=document, headers={"Prefer": "wait=60"})
+    return response.json()["error"]
+
+
 def predicted(service, job, **fields):
     response = service.post(
         "/predict", json={"model": "offers", "instances": CASES, **fields}
@@ -168,6 +174,8 @@ def test_the_inference_protocol_has_no_probabilities(service, job):
         ({"benefits": np.eye(3).tolist()}, says("/benefits", "offers", "rewards")),
         ({"priors": {"call": 1}}, says("/priors", "rewards")),
         ({"rule": "most_probable"}, says("/rule", "expected_reward")),
+        ({"benefits": "saved"}, says("/benefits", "rewards", "leave it out")),
+        ({"guarantee": "safe"}, says("/guarantee", "rewards", "leave it out")),
         ({"threshold": 0.5}, says("/threshold", "rewards")),
         ({"explain": True}, says("/explain", "rewards")),
         ({"coverage": 0.9}, says("/coverage", "rewards")),
@@ -222,11 +230,32 @@ def test_models_of_classes_refuse_what_is_about_rewards(service):
         ({"propensities": [1.5] * 300}, says("/data/propensities/0", "at most 1")),
         ({"propensities": [1e-300] * 300}, says("/data/propensities/0", "1e-30")),
         ({"features": ["age", "action"]}, says("/data/features", "action")),
+        ({"weights": []}, says("/data/weights", "0 weights", "300")),
+        ({"weights": ["much"] * 300}, says("/data/weights/0", "number", "much")),
+        ({"weights": [-1] * 300}, says("/data/weights/0", "-1", "leave out")),
     ],
 )
 def test_a_log_that_does_not_fit_is_refused(service, changes, flaw):
     data = {**logged(), **changes}
     assert flaws(service, "/train", order(data=data))[0] == flaw
+
+
+def test_figures_are_weighted_as_the_fit(service):
+    data = logged(80, seed=4)
+    weights = [1 + 3 * (action == "call") for action in data["actions"]]
+    document = order("weighted", data=data | {"weights": weights})
+    metrics = trained(service, document)["metrics"]
+    logged_mean = np.average(data["rewards"], weights=weights)
+    assert metrics["logged"] == pytest.approx(logged_mean)
+    assert metrics["effective"] < 30  # by weights, of 80 rows
+
+
+def test_columns_are_not_for_lists(service):
+    learner = {"kind": "rewards", "action": "offer", "propensity": "p"}
+    assert flaws(service, "/train", order(learner=learner)) == [
+        says("/learner/action", "offer", "leave it out"),
+        says("/learner/propensity", "p", "leave it out"),
+    ]
 
 
 def test_training_refuses_what_is_not_about_rewards(service):
@@ -403,7 +432,11 @@ def test_a_truth_of_a_decision_by_rewards_is_refused(service, job):
     found = flaws(service, "/outcomes", document)
     assert found == [says("/outcomes/0/truth", "benefit")]
     found = flaws(service, "/outcomes", {"outcomes": [{"id": answer["ids"][0]}]})
-    assert found == [says("/outcomes/0/truth", "required", "null")]
+    assert found == [says("/outcomes/0/truth", "benefit", "required", "null")]
+    document = service.get(f"/decisions/{answer['ids'][0]}").json()
+    assert document["probabilities"] is None
+    assert document["expected_rewards"] == answer["expected_benefits"][0]
+    assert sorted(document["chances"]) == [0, 0, 1]
 
 
 def test_hold_outs_by_time_hold_here_too(service):
@@ -437,7 +470,7 @@ def test_hold_outs_by_time_hold_here_too(service):
     )
     assert evaluation["rows"] == 120
     assert job["metrics"]["verdict"] in ("better", "undecided")
-    assert any("weight" in warning for warning in job["warnings"])
+    assert not any("weight" in warning for warning in job["warnings"])
 
 
 def test_matrices_are_neither_saved_nor_replayed(service, job):
@@ -479,6 +512,18 @@ def test_the_columns_of_the_log_are_neither_features_nor_splits(service):
 
 def test_a_log_is_refused_where_it_is_wrong(service):
     data = logged(60)
+    few = data | {"actions": ["call"] * 55 + ["mail"] * 5}
+    error = failed(service, order("few", data=few))
+    assert error["errors"] == [says("/data", "1 of 2 actions", "10 rows")]
+    rows = [f"{i % 9},{'ab'[i % 2]},{2 - i % 3},{i % 5 + 0.5}\n" for i in range(40)]
+    text = "age,offer,p,margin\n" + "".join(rows)
+    answer = service.post(
+        "/datasets", files={"file": ("log.csv", text)}, data={"label": "margin"}
+    )
+    learner = {"kind": "rewards", "action": "offer", "propensity": "p"}
+    document = order("few", learner=learner, data={"dataset": answer.json()["id"]})
+    error = failed(service, document)
+    assert error["errors"] == [says("/learner/propensity", "row 1", "at most 1")]
     short = data | {"propensities": [0.5], "rewards": [1.0]}
     assert flaws(service, "/train", order(data=short)) == [
         says("/data/rewards", "1", "60"),

@@ -17,18 +17,37 @@ def value(log, chosen):
     return total / len(chosen)
 
 
-def effective(log, chosen):
-    """Kish's effective number of cases, and the one that the chances promise."""
-    weights = [
-        1 / log.chances[i][chosen[i]] if log.actions[i] == chosen[i] else 0.0
-        for i in range(len(chosen))
-    ]
-    inverse = [1 / log.chances[i][chosen[i]] for i in range(len(chosen))]
-    square = sum(w * w for w in weights)
-    return (
-        sum(weights) ** 2 / square if square else 0.0,
-        len(chosen) / (sum(inverse) / len(inverse)),
-    )
+def effective(log, chosen, counts=None, groups=None):
+    """Kish's effective number of cases, or groups, and the one that the chances promise.
+
+    `counts` are how much each case counts.
+    """
+    n = len(chosen)
+    counts = [1.0] * n if counts is None else counts
+    groups = range(n) if groups is None else groups
+    total = square = promised = 0.0
+    for group in set(groups):
+        weight = 0.0
+        for i in range(n):
+            if groups[i] == group and log.actions[i] == chosen[i]:
+                weight += counts[i] / log.chances[i][chosen[i]]
+        total += weight
+        square += weight**2
+    for i in range(n):
+        promised += counts[i] ** 2 / log.chances[i][chosen[i]]
+    promised = sum(counts) ** 2 / promised * len(set(groups)) / n
+    return total**2 / square if square else 0.0, promised
+
+
+def parts_of_groups(values, counts, groups):
+    """The weighted mean, and around it what each group deviates: numbers with this mean."""
+    mean = sum(v * w for v, w in zip(values, counts, strict=True)) / sum(counts)
+    parts = []
+    for group in sorted(set(groups)):
+        rows = [i for i in range(len(values)) if groups[i] == group]
+        deviation = sum(counts[i] * (values[i] - mean) for i in rows)
+        parts.append(mean + deviation * len(set(groups)) / sum(counts))
+    return parts
 
 
 def johnson(values):

@@ -59,11 +59,11 @@ def test_lists_have_weights_beside_rows_and_labels(store):
 @pytest.mark.parametrize(
     ("weight", "message"),
     [
-        (0, "0 is no weight"),
-        (-1.5, "-1.5 is no weight"),
-        (1e101, "1e+101 is no weight"),
-        (None, "nan is no weight"),
-        (float("inf"), "not a finite number"),
+        (0, "it is 0"),
+        (-1.5, "it is -1.5"),
+        (1e101, "it is 1e+101"),
+        (None, "missing, or text"),
+        (float("inf"), "it is inf"),
         (1e99, "nearly all weight is on this row"),
     ],
 )
@@ -85,11 +85,15 @@ def test_weights_that_do_not_fit_are_refused(store):
         ("/weights", {"weights": [1.0] * 19}),
         ("/features", {"weights": WEIGHTS, "features": ["weight of the row"]}),
         ("/types/x", {"weights": WEIGHTS, "types": {"x": "weight"}}),
+        ("/types/a", {"weights": WEIGHTS, "types": {"a": "weight"}, "features": "a"}),
+        ("/features", {"weights": WEIGHTS, "types": {"x": "ignore"}}),
     ]
     for place, options in cases:
         with pytest.raises(Invalid) as refusal:
             inline(store, **options)
         assert refusal.value.flaws[0].loc == place
+    with pytest.raises(Invalid, match="missing, or text"):
+        kept(store, csv(["much"] * 20), ["y"], types={"w": "weight"})
     with pytest.raises(Invalid, match="is the label"):
         kept(store, csv(), ["w"], types={"w": "weight"})
     with pytest.raises(Invalid, match="a data set has one"):

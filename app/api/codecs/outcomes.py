@@ -44,9 +44,9 @@ def outcomes_of(
         if name not in FIELDS
     )
     reject(
-        Flaw("", f"the column {name!r} is missing")
-        for name in ("id", "truth")
-        if name not in names and (name == "id" or "benefit" not in names)
+        Flaw("", f"the column {' or '.join(map(repr, columns))} is missing")
+        for columns in (("id",), ("truth", "benefit"))
+        if set(columns).isdisjoint(names)
     )
     reject(
         Flaw(pointer(name), f"the table has the column {name!r} twice")

@@ -225,14 +225,15 @@ def question_of(
     """The question of a body: its rows for the model, and the saved matrix that it names."""
     fields = body.fields
     key = body.key
-    if isinstance(fields.benefits, str) and model is not None and not model.multilabel:
-        fields = with_saved(stores, fields, model.name, model.classes)
-        if key is not None and fields.saved is not None:
-            key += fields.saved.encode()  # a version of a matrix never changes
-    if fields.guarantee is not None and model is not None:
-        fields = with_guarantee(stores, fields, model)
-        if key is not None and fields.certified is not None:
-            key += fields.certified.name.encode()
+    if model is not None and not model.rewarded:
+        if isinstance(fields.benefits, str) and not model.multilabel:
+            fields = with_saved(stores, fields, model.name, model.classes)
+            if key is not None and fields.saved is not None:
+                key += fields.saved.encode()  # a version of a matrix never changes
+        if fields.guarantee is not None:
+            fields = with_guarantee(stores, fields, model)
+            if key is not None and fields.certified is not None:
+                key += fields.certified.name.encode()
     rows = body.rows(model, fields.case_columns)
     if fields.columns is not None:
         known = {*rows.columns, *(() if model is None else model.schema.names)}

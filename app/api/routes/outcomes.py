@@ -37,7 +37,9 @@ _LONG_ROWS = 5_000
 class StatedOutcome(BaseModel):
     """An outcome, with the fields that it states."""
 
-    truth: int | float | str
+    truth: int | float | str | None = Field(
+        default=None, description="null of decisions by rewards"
+    )
     action: int | str | None = None
     benefit: float | None = None
     at: float | None = Field(default=None, description="seconds since 1970")
@@ -229,9 +231,15 @@ class DecisionDocument(BaseModel):
         description="model and version, rule, matrix, priors, and what else the rule used"
     )
     action: float | int | str
-    probabilities: list[float] = Field(
-        description="by class; of a quantity itself and its interval, by rewards those"
-        " expected of the actions, and then their chances"
+    probabilities: list[float] | None = Field(
+        description="by class; of a quantity itself and its interval; null by rewards"
+    )
+    expected_rewards: list[float] | None = Field(
+        default=None,
+        description="by action, before costs: of models that learned from rewards",
+    )
+    chances: list[float] | None = Field(
+        default=None, description="that each of these actions had"
     )
     expected_benefits: list[float] | None = Field(description="by action")
     stake: float | None

@@ -125,6 +125,65 @@ def test_intervals_contain_the_truth():
     assert inside >= 0.93 * judged
 
 
+@given(
+    n=st.integers(31, 60),
+    groups=st.sampled_from([0, 31, 50]),
+    seed=st.integers(0, 2**31),
+)
+def test_weights_and_groups_as_defined(n, groups, seed):
+    random = np.random.default_rng(seed)
+    codes = np.arange(n)
+    if groups:
+        codes = np.unique(random.integers(groups, size=n), return_inverse=True)[1]
+    weights = random.uniform(0.2, 5, n)
+    log = log_of(n, seed)._replace(
+        row_weights=weights, groups=codes if groups else None
+    )
+    chosen = random.integers(3, size=n)
+    judged = judge(log, chosen)
+    gains = log.values(chosen) - log.rewards
+    parts = twin.parts_of_groups(gains, weights, codes)
+    assert judged.gain.mean == pytest.approx(np.average(gains, weights=weights))
+    assert judged.gain.mean == pytest.approx(np.mean(parts))
+    assert judged.logged == pytest.approx(np.average(log.rewards, weights=weights))
+    assert effective_cases(log, chosen) == pytest.approx(
+        twin.effective(log, chosen, weights, codes)
+    )
+    if judged.gain.low is not None:
+        ends = judged.gain.low, judged.gain.high
+        assert ends == pytest.approx(twin.careful(parts), rel=1e-6, abs=1e-9)
+
+
+def test_a_weight_of_two_is_a_mean_over_two_such_cases():
+    log = log_of(300, 5, gain=1.0)
+    weights = np.where(np.arange(300) % 3, 1.0, 2.0)
+    twice = np.repeat(np.arange(300), weights.astype(int))
+    copies = LoggedRewards(*(part[twice] for part in log[:4]), groups=twice)
+    chosen = np.ones(300, dtype=int)
+    weighted = judge(log._replace(row_weights=weights), chosen)
+    copied = judge(copies, chosen[twice])
+    assert weighted.value.mean == pytest.approx(copied.value.mean)
+    assert weighted.gain.low == pytest.approx(copied.gain.low)
+    assert weighted.effective == pytest.approx(copied.effective)
+    assert best_single(log._replace(row_weights=weights)) == best_single(copies)
+
+
+def test_beside_a_rival_policy_both_need_cases():
+    log = log_of(900, 2, chances=(0.5, 0.49, 0.01), gain=1.0)
+    first, second, rare = (np.full(900, action) for action in range(3))
+    judged = judge(log, second, first)
+    assert judged.verdict == "better"
+    assert judged.gain.mean == pytest.approx(
+        np.mean(log.values(second) - log.values(first))
+    )
+    assert judge(log, first, second).verdict == "worse"
+    assert judge(log, second, second).verdict == "undecided"
+    for pair in ((second, rare), (rare, second)):
+        judged = judge(log, *pair)
+        assert judged.verdict == "cannot_be_judged"
+        assert "effective" in judged.reason
+
+
 def test_groups_of_one_case_are_cases():
     log = log_of(60, 3, gain=1.0)
     chosen = np.ones(60, dtype=int)
