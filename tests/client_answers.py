@@ -74,6 +74,7 @@ VALID = {  # by the end of the path
     "/decisions": {"decisions": [{"id": "d", "at": 0, "action": "x", "stake": 1.5}]},
     "/guarantees": {"guarantees": [MATRIX]},
     "/careful": MATRIX,
+    "/reasons": {"model": "m", "version": 1, "texts": {}},
     "/train": JOB,
     "/compare": JOB | {"kind": "compare", "result": {"table": [{}]}},
     "/job_1": JOB | {"result": {"table": [{}]}},

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from app.answering.explain import contributions, explanations
+from app.answering.explain import attributed, contributions, explanations
+from app.answering.reasons import position_of, reasons
 from app.errors import Conflict
 from app.registry.loaded import Loaded
 from app.requests.limits import check_limits, decide_within_limits
@@ -16,6 +17,7 @@ from app.requests.matrices import (
     best_in_training,
     named_matrix,
 )
+from app.requests.reasons import ReasonsFields
 from app.requests.rows import RowPacker, Rows
 from app.requests.rules import (
     BELONGS,
@@ -29,6 +31,7 @@ from app.tables.features import NO_FEATURES, Schema
 from app.tables.text import some_of
 from payoff.decisions.benefit import Prepared
 from payoff.decisions.case_benefits import by_case
+from payoff.decisions.explanations import most_regretted
 from payoff.decisions.priors import under_priors
 from payoff.decisions.rules import ByCosts, beta_delta, hierarchical
 from payoff.decisions.threshold import (
@@ -144,13 +147,37 @@ def decide(
         answer = answer._replace(matrix_in_words=matrix.in_words)
     if not answer.explanations:
         return answer
-    contributed, notes = contributions(model, rows.X, answer.probabilities)
+    return _with_contributions(model, fields, rows, answer)
+
+
+def _with_contributions(
+    model: Loaded, fields: RuleFields, rows: Rows, answer: Answer
+) -> Answer:
+    """The answer whose explanations have contributions and, if they are asked for, reasons; or a
+    warning why there are none.
+    """
+    terms = fields.explain
+    towards = answer.probabilities.argmax(axis=1)
+    if isinstance(terms, ReasonsFields):
+        assert answer.matrix is not None
+        assert answer.expected_benefits is not None
+        towards = most_regretted(
+            answer.probabilities,
+            answer.matrix.benefits,
+            position_of(terms, answer.actions),
+            answer.expected_benefits,
+        )
+    attribution, notes = attributed(model, rows.X, towards)
     answer = answer._replace(warnings=[*answer.warnings, *notes])
-    if not contributed:
+    if attribution is None:
         return answer
-    pairs = zip(answer.explanations or (), contributed, strict=True)
+    parts = contributions(model, attribution)
+    if isinstance(terms, ReasonsFields):
+        lists = reasons(terms, model, rows, attribution, towards)
+        parts = [part | {"reasons": r} for part, r in zip(parts, lists, strict=True)]
+    pairs = zip(answer.explanations or (), parts, strict=True)
     return answer._replace(
-        explanations=[explanation | more for explanation, more in pairs]
+        explanations=[explanation | part for explanation, part in pairs]
     )
 
 
@@ -363,7 +390,7 @@ def extent(fields: RuleFields, classes: Sequence[int | str], n_instances: int) -
     n_classes = len(classes) or len(fields.bands or ()) + 1
     n_actions = fields.width if fields.actions else max(fields.width, n_classes)
     # An instance may have a matrix of its own; an explanation tries all changes of the matrix.
-    arrays_per_action = bool(fields.case_columns) + _EXPLAINED * fields.explain
+    arrays_per_action = bool(fields.case_columns) + _EXPLAINED * bool(fields.explain)
     numbers = n_instances * (
         n_classes + n_actions + arrays_per_action * n_classes * n_actions
     )

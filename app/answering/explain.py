@@ -9,9 +9,10 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel, Field
 
+from app.answering.reasons import Reason
 from app.registry.loaded import Loaded
 from payoff.decisions.benefit import Decision
-from payoff.decisions.explanations import flips
+from payoff.decisions.explanations import Contributions, flips
 from payoff.errors import Invalid, TooLarge
 
 _MAX_CONTRIBUTIONS = 1_000_000  # rows times features times classes
@@ -40,7 +41,8 @@ class ContributionTarget(BaseModel):
 
     class_: int | str = Field(
         alias="class",
-        description="the second of two classes, else the most probable one",
+        description="the second of two classes, else the most probable one, or with `against` the"
+        " one that carries most of the action's regret",
     )
     score: Literal["log_odds", "log_ratio", "probability"] = Field(
         description="log_odds of the class against the others; log_ratio: the log of its"
@@ -72,6 +74,10 @@ class Explanation(BaseModel):
         default=None, description="the score without any feature"
     )
     contributions_to: ContributionTarget | None = None
+    reasons: list[Reason] | None = Field(
+        default=None,
+        description="with `against`: what counts most against this action; the first most of all",
+    )
 
 
 def explanations(
@@ -149,31 +155,35 @@ def _beyond(
     )
 
 
-def contributions(
-    model: Loaded, X: np.ndarray, P: np.ndarray
-) -> tuple[list[dict[str, Any]], list[str]]:
-    """What each feature of rows X (n, m) contributed to a score of the most probable class by P (n,
-    K), or with two classes of the second: fields for each row; or none, and why.
+def attributed(
+    model: Loaded, X: np.ndarray, chosen: np.ndarray
+) -> tuple[Contributions | None, list[str]]:
+    """What each feature of rows X (n, m) contributed to a score of the classes `chosen` int (n,),
+    or with two classes of the second, and warnings; or None, and why.
     """
     if X.size * len(model.classes) > _MAX_CONTRIBUTIONS:
         max_instances = _MAX_CONTRIBUTIONS // (X.shape[1] * len(model.classes))
         warning = "there are no contributions for so many numbers: send at most"
-        return [], [f"{warning} {max_instances} instances"]
+        return None, [f"{warning} {max_instances} instances"]
     try:
-        attribution = model.estimator.contributions(X, P.argmax(axis=1))
+        attribution = model.estimator.contributions(X, chosen)
     except TooLarge as error:
-        return [], [error.detail]
+        return None, [error.detail]
     if attribution is None:
-        return [], [
+        return None, [
             f"there are no contributions: this {model.card.learner.kind} model has none"
         ]
+    if not attribution.without:
+        return attribution, []
+    kinds = " and ".join(attribution.without)
+    return attribution, [
+        f"contributions are of the other members of the blend: {kinds} has none"
+    ]
+
+
+def contributions(model: Loaded, attribution: Contributions) -> list[dict[str, Any]]:
+    """The fields of an explanation for each row."""
     columns = (attribution.values, attribution.base, attribution.chosen)
-    warnings = []
-    if attribution.without:
-        kinds = " and ".join(attribution.without)
-        warnings = [
-            f"contributions are of the other members of the blend: {kinds} has none"
-        ]
     return [
         {
             "contributions": dict(zip(model.schema.names, values, strict=True)),
@@ -181,4 +191,4 @@ def contributions(
             "contributions_to": {"class": model.classes[k], "score": attribution.score},
         }
         for values, base, k in zip(*map(np.ndarray.tolist, columns), strict=True)
-    ], warnings
+    ]

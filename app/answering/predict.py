@@ -16,6 +16,7 @@ from app.answering.decide import (
     extent,
 )
 from app.answering.explain import Explanation
+from app.answering.reasons import add_texts
 from app.answering.record import (
     RecordField,
     explored,
@@ -38,6 +39,7 @@ from app.requests.fields import (
 )
 from app.requests.limits import LimitAnswer
 from app.requests.quantities import Quantities, banded, quantities
+from app.requests.reasons import ReasonsFields
 from app.requests.rows import Rows
 from app.requests.rules import RuleFields, RuleOfModel, check_fields
 from app.stores import Stores
@@ -188,6 +190,12 @@ def predict(
     """
     fields = question.fields
     answer = _answer(model, question)
+    if isinstance(fields.explain, ReasonsFields) and model is not None:
+        assert isinstance(answer, Answer)
+        explanations = answer.explanations or []
+        if any("reasons" not in explanation for explanation in explanations):
+            raise Invalid.at("/explain", answer.warnings[-1])
+        add_texts(stores, model.name, explanations)
     if fields.record is None:
         if fields.explore is not None:
             raise Invalid.at(
@@ -268,6 +276,6 @@ def extent_in_memory(model: Loaded | None, fields: PredictFields, rows: Rows) ->
     numbers = extent(fields, classes_of(model, fields), len(rows.X))
     return (
         numbers
-        + rows.X.size * _KEPT * (fields.explain or records)
+        + rows.X.size * _KEPT * bool(fields.explain or records)
         + len(rows.X) * _RECORDED * records
     )

@@ -1,5 +1,5 @@
 """Documents that are saved for a model by name and version, in every process's memory: benefit
-matrices, and guarantees.
+matrices, guarantees, and texts of reasons.
 """
 
 from collections import Counter
@@ -21,8 +21,14 @@ from app.registry.tables import models, state
 from app.registry.tables import saved_documents as table
 from payoff.errors import unknown
 
-Kind = Literal["matrix", "guarantee"]
-PATHS: dict[Kind, str] = {"matrix": "matrices", "guarantee": "guarantees"}
+REASONS: Literal["reasons"] = "reasons"
+"""The kind and the name of the texts of reasons, of which a model has one document."""
+Kind = Literal["matrix", "guarantee", "reasons"]
+PATHS: dict[Kind, str] = {
+    "matrix": "matrices",
+    "guarantee": "guarantees",
+    REASONS: REASONS,
+}
 
 # Every process has all documents in memory, and reads them when it starts.
 # Of all documents of a kind of a model: some 3,000 matrices with ten actions.
@@ -244,7 +250,8 @@ def unsaved(model: str, kind: Kind, reference: str, known: Mapping[str, Saved]) 
     if known:
         return unknown(f"saved {kind}", reference, known)
     path = PATHS[kind]
-    return f"{model!r} has no saved {path}; save one with PUT /models/{model}/{path}/<name>"
+    place = "" if kind == REASONS else "/<name>"
+    return f"{model!r} has no saved {path}; save them with PUT /models/{model}/{path}{place}"
 
 
 def _deleted(connection: Connection, model: str) -> int:

@@ -94,7 +94,7 @@ saved_documents = Table(
     "saved_documents",
     TABLES,
     Column("model", String(64), primary_key=True),
-    Column("kind", String(16), primary_key=True),  # matrix or guarantee
+    Column("kind", String(16), primary_key=True),  # matrix, guarantee or reasons
     Column("name", String(64), primary_key=True),
     Column("version", Integer, primary_key=True, autoincrement=False),
     # JSON; of a matrix: [matrix in words, actions in order or null]

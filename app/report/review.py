@@ -10,6 +10,7 @@ from pydantic import Field
 from app.access.caller import Caller
 from app.answering.decide import decide
 from app.answering.outcomes import NO_DECISION
+from app.answering.reasons import add_texts
 from app.database.pages import page_of, place_of
 from app.errors import NotFound
 from app.outcomes.archive import Located
@@ -19,6 +20,7 @@ from app.registry.snapshot import Reference
 from app.report.report import moment, versions_of
 from app.report.slices import Slice, slices
 from app.requests.fields import Period, Text
+from app.requests.reasons import ReasonsFields
 from app.requests.rows import encode_instances
 from app.requests.rules import RuleFields
 from app.stores import Stores
@@ -27,6 +29,7 @@ from payoff.errors import Invalid, unknown_at
 
 # Decisions after which no earlier day is read: a page of so many takes a third of a second.
 MOST_SCANNED = 50_000
+_REASONS = 4  # against the decision that was made
 _PLACE = r"-?[0-9.e+-]{1,30},.{1,128}"
 
 
@@ -146,7 +149,8 @@ def _lines(
 
 
 def decision(stores: Stores, caller: Caller, id_: str) -> dict[str, Any]:
-    """All that is recorded of a decision, and its explanation by the version that decided.
+    """All that is recorded of a decision, and its explanation by the version that decided, with
+    reasons against the action where the model has contributions.
 
     NotFound where there is none, or where the key is not for its model.
     """
@@ -220,11 +224,14 @@ def _explanation(
         if terms.actions == terms.classes
         else list(map(str, terms.actions)),
         priors=terms.priors,
-        explain=True,
+        explain=ReasonsFields(reasons=_REASONS, against=terms.actions[located.choice]),
     )
     rows = encode_instances(model, [known], (), has_booleans=True)
     explanations = decide(model, fields, rows).explanations
-    return explanations[0] if explanations else None
+    if not explanations:
+        return None
+    add_texts(stores, model.name, explanations)
+    return explanations[0]
 
 
 def _audit(stores: Stores, caller: Caller, subject: str, count: int) -> None:

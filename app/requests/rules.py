@@ -23,6 +23,7 @@ from app.requests.guarantees import PRIORS, GuaranteedFields
 from app.requests.limits import LimitedFields
 from app.requests.matrices import check_distinct, columns_of_matrix
 from app.requests.quantities import QuantityFields
+from app.requests.reasons import ReasonsFields
 from payoff.decisions.benefit import LARGEST
 from payoff.errors import Flaw, pointer, reject
 
@@ -85,6 +86,11 @@ def _kind_of_costs(value: Any) -> str:
     return "CostsByAction"
 
 
+def _kind_of_explain(value: Any) -> str:
+    """The kind of field `explain` that errors are about."""
+    return "ReasonsFields" if isinstance(value, dict | ReasonsFields) else "Boolean"
+
+
 _PLAIN = frozenset(
     {
         "model",
@@ -141,9 +147,14 @@ class RuleFields(LimitedFields, QuantityFields, GuaranteedFields):
         description="class priors where the model is used, by class",
         examples=[{"healthy": 0.98, "ill": 0.02}],
     )
-    explain: StrictBool = Field(
+    explain: Annotated[
+        Annotated[StrictBool, Tag("Boolean")]
+        | Annotated[ReasonsFields, Tag("ReasonsFields")],
+        Discriminator(_kind_of_explain),
+    ] = Field(
         default=False,
-        description="say what would change each decision; in JSON answers",
+        description="say what would change each decision; with an object also which features count"
+        " most against an action; in JSON answers",
     )
 
     explore: Annotated[float, Field(gt=0, le=0.5, strict=True)] | None = Field(
@@ -194,6 +205,11 @@ def _foreign(fields: RuleFields, model: Loaded | None) -> Iterator[Flaw]:
         yield Flaw(
             "/priors",
             "priors correct the probabilities of a model, which knows the priors in training",
+        )
+    if isinstance(fields.explain, ReasonsFields) and not classes:
+        yield Flaw(
+            "/explain",
+            "reasons are features of a model of classes; send true, or name such a model",
         )
     if fields.rule == "guaranteed" and not classes:
         yield Flaw(

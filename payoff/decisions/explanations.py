@@ -51,6 +51,31 @@ def mean_contributions(parts: Sequence[Contributions]) -> Contributions | None:
     return replace(parts[0], values=values, base=base)
 
 
+def most_regretted(
+    P: np.ndarray, B: np.ndarray, action: int, expected: np.ndarray
+) -> np.ndarray:
+    """The class int (n,) with whose log probability the regret of an action grows fastest.
+
+    The regret is what the best other action is expected to earn more, by posteriors P (n, K),
+    benefits B (K, A) or (n, K, A), and `expected` (n, A). Its derivative by the score of class k,
+    of which P is the softmax, is p_k times what the regret in class k is above the mean regret.
+    There are at least two actions. O(n K A).
+    """
+    n = len(P)
+    P = np.maximum(P, _LEAST_PROBABILITY)
+    alternatives = expected.copy()
+    alternatives[:, action] = -np.inf
+    matrices = np.broadcast_to(B, (n, *B.shape[-2:]))
+    regrets = (
+        matrices[np.arange(n), :, alternatives.argmax(axis=1)] - matrices[:, :, action]
+    )
+    mean = (P * regrets).sum(axis=1, keepdims=True)
+    steepest: np.ndarray = (P * (regrets - mean)).argmax(axis=1)
+    return steepest
+
+
+# of a class whose share in a regret is compared: those with the probability 0 differ, too
+_LEAST_PROBABILITY = 1e-12
 _MARGIN_OF_BOUND = (
     1 - 1e-6
 )  # factor of a lower bound, so that rounding does not make it too large

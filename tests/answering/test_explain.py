@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from app.answering.explain import contributions
+from app.answering.explain import attributed, contributions
 from payoff.decisions.explanations import Contributions
 
 
@@ -18,7 +18,8 @@ def test_members_of_a_blend_without_contributions_are_named():
         estimator=SimpleNamespace(contributions=lambda *_: parts),
     )
 
-    documents, warnings = contributions(model, np.zeros((1, 2)), np.array([[0.3, 0.7]]))
+    attribution, warnings = attributed(model, np.zeros((1, 2)), np.ones(1, int))
+    documents = contributions(model, attribution)
 
     assert documents[0]["contributions"] == {"age": 1.0, "pulse": 1.0}
     assert warnings == [

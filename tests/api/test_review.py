@@ -62,8 +62,12 @@ def test_the_desk_works_through_its_queue(desk):
 
 def test_the_explanation_is_that_of_the_answer(desk, clerk):
     body = {"model": "ward", "instances": PEOPLE[3:4], "benefits": MATRIX}
-    answer = clerk.post("/predict", json=body | {"explain": True}).json()
+    clerk.put("/models/ward/reasons", json={"pain": {"any": "Pain"}}).raise_for_status()
     seen = desk.get("/decisions/p/3").json()
+    asked = {"reasons": 4, "against": seen["action"]}
+    answer = clerk.post("/predict", json=body | {"explain": asked}).json()
+    texts = [reason["text"] for reason in seen["explanation"]["reasons"]]
+    assert "Pain" in texts
     assert seen["explanation"] == answer["explanations"][0]
     assert seen["instance"] == PEOPLE[3]
     assert (seen["action"], seen["key"]) == (answer["decisions"][0], "clerk")

@@ -314,3 +314,18 @@ def grouped_means(
             total = total + mass[stratum] * part
         means.append(total / sum(mass))
     return np.array(means)
+
+
+def regret_slopes(p, B, action, step=1e-6):
+    """How fast the regret of an action grows with the log probability of each class.
+
+    The regret is what the other action that is best at p is expected to earn more.
+    """
+    others = [a for a in range(B.shape[1]) if a != action]
+    best = max(others, key=lambda a: p @ B[:, a])
+
+    def regret(k, change):
+        q = p * np.exp(change * np.eye(len(p))[k])
+        return q / q.sum() @ (B[:, best] - B[:, action])
+
+    return [(regret(k, step) - regret(k, -step)) / (2 * step) for k in range(len(p))]

@@ -61,7 +61,7 @@ def pace_of_answer(question: PredictQuestion, model: Loaded | None, size: int) -
             numbers > _LONG_NUMBERS
             or bool(fields.resources)
             or (bool(fields.limits) and numbers > SHORT_NUMBERS)
-            or (fields.explain and numbers > _LONG_EXPLAINED_NUMBERS)
+            or (bool(fields.explain) and numbers > _LONG_EXPLAINED_NUMBERS)
         )
         is_quick = is_short(fields, numbers)
     pace = pace_of(size)

@@ -17,7 +17,7 @@ from payoff_client import errors, terminal
 from payoff_client.client import Payoff
 from payoff_client.documents import Written, warn
 from payoff_client.showing import columns_text, figures_text, table_text
-from payoff_client.terminal import print_to_stderr, show, stakes_of
+from payoff_client.terminal import document_of, print_to_stderr, show, stakes_of
 from payoff_client.transport import LOG, __version__
 
 # The exit code of an exception is the first with a class of it.
@@ -439,12 +439,13 @@ def compare(client: Payoff, chosen: argparse.Namespace) -> None:
         "certify and save the guarantee in a file, with its matrix, under a name",
         metavar="NAME=FILE",
     ),
+    arg("--reasons", "save the texts of reasons in a file", metavar="FILE"),
 )
 def models(client: Payoff, chosen: argparse.Namespace) -> None:
     """List all models, or change and show one."""
     if chosen.model is None:
-        if chosen.alias or chosen.matrix or chosen.guarantee:
-            raise ValueError("--alias, --matrix and --guarantee need a model")
+        if chosen.alias or chosen.matrix or chosen.guarantee or chosen.reasons:
+            raise ValueError("--alias, --matrix, --guarantee, --reasons need a model")
         items = client.models()
         show(
             chosen, items, table_text(items, ["name", "latest", "versions", "aliases"])
@@ -462,6 +463,9 @@ def models(client: Payoff, chosen: argparse.Namespace) -> None:
         name, path = _pair("--guarantee", chosen.guarantee, "NAME=FILE")
         guarantee = model.guarantees.save(name, **stakes_of(path))
         print_to_stderr(f"saved as {name}:{guarantee['version']}")
+    if chosen.reasons:
+        texts = model.set_reasons(document_of(chosen.reasons))
+        print_to_stderr(f"saved as version {texts['version']}")
     if model.reference != model.name:
         card = model.card()
         show(

@@ -6,6 +6,7 @@ import secrets
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import Any, Self
 from uuid import UUID
 
@@ -131,7 +132,9 @@ class Decisions:
 
 
 def _explained(explanations: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
-    """The columns of explanations: `runner_up`, `margin` and `contribution:<feature>`."""
+    """The columns of explanations: `runner_up`, `margin`, `contribution:<feature>`, and `reason:1`…
+    where there are reasons: the text of each, or else its feature.
+    """
     margins = [explanation["margin"] for explanation in explanations]
     columns = {
         "runner_up": _array_of(
@@ -145,6 +148,12 @@ def _explained(explanations: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarra
     for name in dict.fromkeys(name for row in contributions for name in row):
         values = [row.get(name, np.nan) for row in contributions]
         columns[f"contribution:{name}"] = np.array(values, dtype=np.float64)
+    texts = [
+        [reason["text"] or reason["feature"] for reason in row.get("reasons") or ()]
+        for row in explanations
+    ]
+    for rank, column in enumerate(zip_longest(*texts), 1):
+        columns[f"reason:{rank}"] = _array_of(column)
     return columns
 
 

@@ -48,6 +48,7 @@ Rows = Sequence[Sequence[float | Cell]]
 Benefits = Words | Rows | np.ndarray | Frame | str | Sequence[Words | Rows]
 Name = str | int | float | bool  # of a class or an action
 Record = bool | str | Fields | None
+Explain = bool | Fields
 Probabilities = np.ndarray | Sequence[float] | Sequence[Sequence[float]]
 
 

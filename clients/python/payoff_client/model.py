@@ -20,6 +20,7 @@ from payoff_client.documents import (
     Cases,
     Description,
     Document,
+    Explain,
     Fields,
     FileDecisions,
     FileStakes,
@@ -211,11 +212,30 @@ class Model(Linked[Mode]):
         await self._link.request(delete(f"{self._path}/aliases/{step(alias)}"))
 
     @shared
+    async def reasons(self) -> Object:
+        """The `texts` of reasons saved for the model, by feature and direction. Raises NotFound."""
+        return await self._link.document(Call("GET", f"{self._path}/reasons"), Object)
+
+    @shared
+    async def set_reasons(self, texts: Mapping[str, Mapping[str, str]]) -> Object:
+        """Save texts by feature and direction, such as `{"income": {"low": "Income too low"}}`.
+
+        Raises Invalid for a feature that the latest version does not have.
+        """
+        call = put(f"{self._path}/reasons", {**texts})
+        return await self._link.document(call, Object)
+
+    @shared
+    async def delete_reasons(self) -> None:
+        """Delete the texts of reasons; answers have reasons without texts."""
+        await self._link.request(delete(f"{self._path}/reasons"))
+
+    @shared
     async def answer(
         self,
         data: Cases,
         *,
-        explain: bool = False,
+        explain: Explain = False,
         record: Record = None,
         **stakes: Unpack[Stakes],
     ) -> Decisions:
@@ -230,7 +250,7 @@ class Model(Linked[Mode]):
         self,
         data: C,
         *,
-        explain: bool = False,
+        explain: Explain = False,
         record: Record = None,
         keep: bool = False,
         **stakes: Unpack[Stakes],
@@ -246,6 +266,8 @@ class Model(Linked[Mode]):
         one (see `matrices`); `cost_matrix`, `rule`, `guarantee`, `threshold`, `costs`, `baseline`,
         `priors`, `limits`, `resources`, `explore`, `bands` and `sum_at_most` are those of
         `/predict`.
+        `explain` adds `runner_up`, `margin` and `contribution:<feature>`; with an object such as
+        `{"reasons": 4, "against": "approve"}` also `reason:1`…, each a text or else a feature.
         `record` is True, the name of a column of ids, or an object of `ids`, `instances` (a
         boolean) and `segments` (columns by which `outcomes` can be divided).
         Warnings of the service are PayoffWarnings.
@@ -273,12 +295,12 @@ class Model(Linked[Mode]):
         )
 
     async def _decide_data(
-        self, data: C, stakes: Stakes, *, explain: bool, record: Record, keep: bool
+        self, data: C, stakes: Stakes, *, explain: Explain, record: Record, keep: bool
     ) -> C:
         """The columns of the data that are kept, and the decisions, in the type of the data."""
         table = table_of(data)
         fields = _fields(table, stakes, explain=explain, record=record)
-        extra = ["runner_up", "margin", "contribution:"] if explain else []
+        extra = ["runner_up", "margin", "contribution:", "reason:"] if explain else []
         if stakes.get("explore"):
             extra.append("propensity")
         for field, names in _COLUMNS.items():
@@ -599,7 +621,7 @@ class Model(Linked[Mode]):
 
 
 def _fields(
-    table: Table, stakes: Stakes, *, explain: bool, record: Any
+    table: Table, stakes: Stakes, *, explain: Explain, record: Any
 ) -> dict[str, Any]:
     """The fields of `/predict` beside the rows."""
     fields = stated(explain=explain or None, **stakes)

@@ -21,6 +21,7 @@ FILES = {
     "outcomes.csv": "id,truth,benefit\n1,é,2.5\n",
     "benefits.json": json.dumps({"a": {"x": 1, "y": 0}, "b": {"x": 0, "y": 1}}),
     "costs.json": json.dumps({"age": 1}),
+    "texts.json": json.dumps({"age": {"any": "Age"}}),
     "sure.json": json.dumps(
         {"benefits": {"a": {"x": 1}}, "guarantee": {"action": "x"}}
     ),
@@ -48,7 +49,7 @@ OPTIONS = {  # commands, and options that each change what they do
     f"|--benefits winter|--folds 3|--chart c.svg|{READ}|{DIALECT}{GLOBAL}",
     "models": GLOBAL,
     "models m": "--alias best=1|--matrix autumn=benefits.json|--guarantee careful=sure.json"
-    f"|{GLOBAL}",
+    f"|--reasons texts.json|{GLOBAL}",
     "outcomes m": f"--since 2026-01-01|--until 2026-01-01|--by x|--dataset n|{GLOBAL}",
     "review m": f"--action x|--order time|{GLOBAL}",
     "outcomes --send outcomes.csv": f"{DIALECT}{GLOBAL}",

@@ -483,6 +483,23 @@ def test_a_guarantee_is_saved_and_decided_by(client, tmp_path):
     assert model.guarantees.list() == []
 
 
+@pytest.mark.usefixtures("size")
+def test_reasons_have_the_texts_that_are_saved(client, ward):
+    model = client.model(ward)
+    texts = {"pain": {"any": "Kind of pain"}, "age": {"high": "Age"}}
+    assert model.set_reasons(texts) == model.reasons()
+    assert model.reasons()["texts"] == texts
+    asked = {"reasons": 2, "against": "wait"}
+    row = {"age": 80.0, "pulse": 70.0, "pain": "strong"}
+    decided = model.decide([row], explain=asked, **STAKES)
+    assert {decided[0]["reason:1"], decided[0]["reason:2"]} == {"Kind of pain", "Age"}
+    model.delete_reasons()
+    decided = model.decide(pd.DataFrame([row]), explain=asked, **STAKES)
+    assert set(decided.loc[0, ["reason:1", "reason:2"]]) == {"age", "pain"}
+    with pytest.raises(NotFound):
+        model.reasons()
+
+
 @pytest.mark.filterwarnings("ignore::payoff_client.PayoffWarning")
 @pytest.mark.usefixtures("size")
 def test_a_saved_matrix_decides_by_its_name(client, ward, tmp_path):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from payoff.decisions.benefit import decide
-from payoff.decisions.explanations import flips
-from tests.reference.decisions import nearest_flip
+from payoff.decisions.explanations import flips, most_regretted
+from tests.reference.decisions import nearest_flip, regret_slopes
 
 
 def problems(seed: int, count: int):
@@ -71,3 +71,22 @@ def test_many_rows_are_explained_as_each_alone_and_with_its_own_matrix():
         alone = flips(P[i : i + 1], B[i], choice[i : i + 1])
         for of_row, of_rows in zip(alone, together, strict=True):
             np.testing.assert_allclose(of_row[0], of_rows[i], rtol=0, atol=1e-12)
+
+
+def test_the_most_regretted_class_is_that_whose_score_raises_the_regret_fastest():
+    for p, B, choice in problems(3, 300):
+        for action in {choice, B.shape[1] - 1}:
+            [k] = most_regretted(p[None], B, action, (p @ B)[None])
+            slopes = regret_slopes(p, B, action)
+            assert slopes[k] >= max(slopes) - 1e-6 * np.abs(B).max()
+
+
+def test_of_two_classes_that_is_where_the_other_action_earns_most_more():
+    """Also where the class has no probability, or cases have matrices of their own."""
+    B = np.array([[0.0, 5.0], [0.0, -20.0]])
+    P = np.array([[1.0, 0.0], [0.3, 0.7], [0.0, 1.0]])
+    assert most_regretted(P, B, 1, P @ B).tolist() == [1, 1, 1]
+    assert most_regretted(P, B, 0, P @ B).tolist() == [0, 0, 0]
+    by_case = np.stack([B, -B, B])
+    expected = np.einsum("nk,nka->na", P, by_case)
+    assert most_regretted(P, by_case, 1, expected).tolist() == [1, 0, 1]
