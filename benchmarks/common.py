@@ -2,6 +2,8 @@
 
 import csv
 import gzip
+import importlib.util
+import io
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,16 +27,50 @@ ROOMY = DataLimits(
 def load(name: str) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
     """Rows as the service encodes them, class codes, and the categorical columns."""
     label = cells(name)[0][-1]
-    with (
-        (DATA / f"{name}.csv.gz").open("rb") as file,
-        tempfile.TemporaryDirectory() as home,
-    ):
-        store = DatasetStore(home, ROOMY)
-        table = store.table(store.upload(file, UploadRequest(label=(label,))).id)
-    X = table.X.copy()
+    X, y, categorical = uploaded((DATA / f"{name}.csv.gz").read_bytes(), label)
     for j in ZERO_IS_MISSING.get(name, ()):
         X[X[:, j] == 0, j] = np.nan
-    return X, table.y, table.schema.categorical
+    return X, y, categorical
+
+
+def uploaded(
+    content: bytes, label: str
+) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
+    """The rows of a CSV file as the service encodes them, class codes, and the categorical columns."""
+    with tempfile.TemporaryDirectory() as home, tempfile.TemporaryFile() as file:
+        file.write(content)
+        file.seek(0)
+        store = DatasetStore(home, ROOMY)
+        upload = store.upload(file, UploadRequest(label=(label,)))
+        table = store.table(upload.id)
+    return table.X.copy(), table.y, table.schema.categorical
+
+
+def packaged(
+    package: str, file: str, label: str | None = None, without: Sequence[str] = ()
+) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
+    """The same of a table that an installed package has; without a label the file has no header and its last column is it.
+
+    Raises ModuleNotFoundError where the package is not installed.
+    """
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError(package)
+    path = Path(spec.origin).parent / file
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rt", encoding="utf-8") as text:
+        header, *rows = csv.reader(text, skipinitialspace=True)
+    if label is None:
+        rows = [header, *rows]
+        header = [*(f"x{j}" for j in range(len(header) - 1)), "label"]
+    kept = [j for j, name in enumerate(header) if name not in without]
+    output = io.StringIO()
+    writer = csv.writer(output)
+    writer.writerow([header[j] or f"x{j}" for j in kept])
+    missing = {"?", "<null>"}
+    for row in rows:
+        writer.writerow(["" if row[j].strip() in missing else row[j] for j in kept])
+    return uploaded(output.getvalue().encode(), label or "label")
 
 
 def cells(name: str) -> tuple[list[str], np.ndarray]:
