@@ -1,28 +1,36 @@
 """What policies learned from rewards earn, beside Vowpal Wabbit, EconML and a model per action; and how often intervals
 and verdicts of the judgement are right.
 
-    .venv/bin/python benchmarks/rewards.py [--seeds 4] [--peers PYTHON] [--judge 0]
+    .venv/bin/python benchmarks/rewards.py [--seeds 4] [--peers PYTHON]
+    .venv/bin/python benchmarks/rewards.py --judge 200
+    .venv/bin/python benchmarks/rewards.py --month
+    .venv/bin/python benchmarks/rewards.py --speed
 
 `--peers` is the interpreter of an environment with vowpalwabbit and econml (`pip install vowpalwabbit econml`): the same
-logs are given to it in files. `--judge 100` judges policies in so many worlds instead, `--month` plays ten rounds of
-serving, exploring and training. The results are in benchmarks/rewards.md.
+logs are given to it in files. `--judge` judges policies in so many worlds, `--month` plays ten rounds of serving, exploring
+and training, `--speed` asks a service of its own over HTTP. The results are in benchmarks/rewards.md.
 
 The smallest work: `.venv/bin/python benchmarks/rewards.py --seeds 1 --rows 300`
 """
 
 import argparse
+import json
 import subprocess
+import sys
 import tempfile
 import time
+from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from payoff.evidence.policies import LoggedRewards, judge
+from payoff.decisions.folds import stratified_folds
+from payoff.evidence.policies import LoggedRewards, PolicyJudgement, judge
 from payoff.learners.rewards.estimator import Rewards
+from tests.servers.service import Replica
 
 PEERS = Path(__file__).with_name("rewards_peers.py")
 
@@ -205,50 +213,155 @@ def month(seed: int, world: str = "prices", rounds: int = 10, rows: int = 200) -
     )
 
 
-def judge_worlds(worlds: range) -> None:
-    """Print how often intervals hold and verdicts are wrong, of a fixed policy and of the learned one."""
-    counts: dict[str, list[Any]] = {"fixed": [], "learned": []}
-    for seed in worlds:
-        random = np.random.default_rng(50_000 + seed)
-        n = int(random.choice([600, 1500]))
-        X, every = treatments(random, 2 * n)
-        X, every = X[: 2 * n], every[: 2 * n]
+class Judged(NamedTuple):
+    """The log and the rewards of a world, whose policy, its judgement, and what it really gained over the log."""
+
+    log: str
+    rewards: str
+    policy: str
+    judgement: PolicyJudgement
+    truth: float
+
+
+def judge_world(seed: int) -> list[Judged]:
+    """Judge a fixed policy and the learned one, as training does: small logs by folds, others on a hold-out."""
+    random = np.random.default_rng(50_000 + seed)
+    by_folds = seed // 12 % 2 == 1
+    n = 800 if by_folds else int(random.choice([1200, 2400]))
+    world = ("treatments", "prices", "nothing")[seed // 4 % 3]
+    X, every = (part[:n] for part in WORLDS[world](random, n))
+    A = every.shape[1]
+    is_softmax, has_tails = seed % 2 == 1, seed // 2 % 2 == 1
+    weights = np.ones((n, A))
+    if is_softmax:  # of a guess, without a floor
         scores = every + random.normal(size=every.shape)
-        if seed % 2:  # a floorless softmax of a guess
-            weights = np.exp(1.5 * (scores - scores.max(axis=1, keepdims=True)))
-        else:
-            weights = np.full(every.shape, 1.0)
-        chances = weights / weights.sum(axis=1, keepdims=True)
-        actions = np.array([random.choice(3, p=p) for p in chances])
-        tail = random.lognormal(0, 1.5, 2 * n) * (seed % 3 == 0)
-        rewards = every[np.arange(2 * n), actions] + tail - (tail > 0) * np.exp(1.125)
-        rewards += random.normal(size=2 * n)
-        train, held = slice(0, n), slice(n, None)
+        weights = np.exp(1.5 * (scores - scores.max(axis=1, keepdims=True)))
+    chances = weights / weights.sum(axis=1, keepdims=True)
+    actions = np.array([random.choice(A, p=p) for p in chances])
+    rewards = every[np.arange(n), actions] + random.normal(size=n)
+    if has_tails:
+        rewards += random.lognormal(0, 1.5, n) - np.exp(1.125)
+    fold = np.arange(n) * 2 // n - 1
+    if by_folds:
+        fold = stratified_folds(actions, 4, seed)
+    expected = np.zeros((n, A))
+    for number in range(fold.max() + 1):
+        train, held = fold != number, fold == number
         model = Rewards(random_state=0).fit(
             X[train],
             rewards[train],
             actions=actions[train],
             propensities=chances[train],
         )
-        expected = model.posterior(np.ascontiguousarray(X[held]))
-        log = LoggedRewards(actions[held], rewards[held], chances[held], expected)
-        logged = (chances[held] * every[held]).sum(axis=1)
-        for name, chosen in (
-            ("fixed", (X[held, 6] > 0) + 1),
-            ("learned", expected.argmax(axis=1)),
-        ):
-            judged = judge(log, chosen)
-            truth = (every[held][np.arange(n), chosen] - logged).mean()
-            counts[name].append((judged, truth))
-    for name, entries in counts.items():
-        with_verdict = [(j, t) for j, t in entries if j.verdict != "cannot_be_judged"]
-        inside = [j.gain.low <= t <= j.gain.high for j, t in with_verdict]
-        better = sum(j.verdict == "better" and t <= 0 for j, t in with_verdict)
-        worse = sum(j.verdict == "worse" and t >= 0 for j, t in with_verdict)
-        print(
-            f"{name}: {len(with_verdict)} of {len(entries)} judged, intervals hold {np.mean(inside):.3f},"
-            f" false better {better}, false worse {worse}"
+        values = model.posterior(np.ascontiguousarray(X[held]))
+        expected[held] = values.mean(axis=1, keepdims=True)
+        expected[np.ix_(held, model.classes_)] = values
+    held = fold >= 0
+    log = LoggedRewards(actions[held], rewards[held], chances[held], expected[held])
+    logged = (chances[held] * every[held]).sum(axis=1)
+    policies = {
+        "fixed": (X[held, -1] > 0) + 1,
+        "learned": expected[held].argmax(axis=1),
+    }
+    rows = np.arange(len(logged))
+    return [
+        Judged(
+            "softmax" if is_softmax else "uniform",
+            "heavy tails" if has_tails else "normal",
+            name,
+            judge(log, chosen),
+            float((every[held][rows, chosen] - logged).mean()),
         )
+        for name, chosen in policies.items()
+    ]
+
+
+def judge_worlds(worlds: range) -> None:
+    """Print how often intervals hold, end on the wrong side of the truth, and verdicts have the wrong sign."""
+    entries = []
+    for seed in worlds:
+        entries += judge_world(seed)
+        if seed % 20 == 19:
+            print(f"{seed + 1 - worlds.start} worlds", file=sys.stderr, flush=True)
+    columns = (
+        "judged", "interval holds", "ends above the truth", "below it", "better, wrongly", "worse, wrongly",
+    )  # fmt: skip
+    print("| policy | log | rewards |", " | ".join(columns), "|")
+    print("|---" * (3 + len(columns)) + "|")
+    for policy in ("fixed", "learned"):
+        for log in ("uniform", "softmax", "all"):
+            for rewards in ("normal", "heavy tails", "all"):
+                chosen = [
+                    entry
+                    for entry in entries
+                    if entry.policy == policy
+                    and log in (entry.log, "all")
+                    and rewards in (entry.rewards, "all")
+                ]
+                print(f"| {policy} | {log} | {rewards} |", counted(chosen), "|")
+
+
+def counted(entries: list[Judged]) -> str:
+    """The cells of a row: counts, and shares of those that were judged."""
+    judged = [e for e in entries if e.judgement.verdict != "cannot_be_judged"]
+    gains = [(e.judgement.gain, e.truth) for e in judged]
+    wrongly = {
+        "better": sum(e.judgement.verdict == "better" and e.truth <= 0 for e in judged),
+        "worse": sum(e.judgement.verdict == "worse" and e.truth >= 0 for e in judged),
+    }
+    above = sum(gain.low > truth for gain, truth in gains)
+    below = sum(gain.high < truth for gain, truth in gains)
+    n = max(len(judged), 1)
+    return (
+        f"{len(judged)} of {len(entries)} | {1 - (above + below) / n:.1%} | {above / n:.1%} |"
+        f" {below / n:.1%} | {wrongly['better']} | {wrongly['worse']}"
+    )
+
+
+def speed(rows: int = 10_000, features: int = 30, rounds: int = 7) -> None:
+    """Print the medians of seconds that `/predict` takes for so many rows and five actions, beside boosting of five classes."""
+    random = np.random.default_rng(60_000)
+    X = random.normal(size=(2000, features)).round(3)
+    every = X[:, :5] + np.abs(X[:, 5:10])
+    actions = random.integers(5, size=len(X))
+    rewards = every[np.arange(len(X)), actions] + random.normal(size=len(X))
+    names = [f"x{j}" for j in range(features)]
+    inline = {"features": names, "rows": X.tolist()}
+    log = {
+        "actions": [f"action {a}" for a in actions],
+        "rewards": rewards.tolist(),
+        "propensities": [0.2] * len(X),
+    }
+    classes = [f"action {a}" for a in every.argmax(axis=1)]
+    cases = random.normal(size=(rows, features)).round(3).tolist()
+    matrix = np.eye(5).tolist()
+    bodies = {
+        "rewards": {"model": "rewards", "instances": cases},
+        "boosting": {"model": "boosting", "instances": cases, "benefits": matrix},
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in bodies}
+    with closing(Replica({"access_log": False, "log_level": "error"})) as service:
+        service.start()
+        for name, kind, data in (
+            ("rewards", "rewards", inline | log),
+            ("boosting", "gradient_boosting", inline | {"labels": classes}),
+        ):
+            order = {"model": name, "learner": {"kind": kind}, "data": data}
+            waiting = {"Prefer": "wait=60"}
+            job = service.client.post("/train", json=order, headers=waiting).json()
+            while job["status"] in {"queued", "running"}:
+                time.sleep(0.5)
+                job = service.client.get(f"/jobs/{job['id']}").json()
+            assert job["status"] == "succeeded", job
+        for _ in range(rounds + 1):
+            for name, body in bodies.items():
+                content = json.dumps(body).encode()
+                began = time.perf_counter()
+                answer = service.client.post("/predict", content=content)
+                seconds[name].append(time.perf_counter() - began)
+                assert answer.status_code == 200, answer.text
+    for name, measured in seconds.items():
+        print(f"{name}: {np.median(measured[1:]):.3f} s, best {min(measured):.3f} s")
 
 
 if __name__ == "__main__":
@@ -261,10 +374,13 @@ if __name__ == "__main__":
     parser.add_argument(
         "--month", action="store_true", help="rounds of serving and training"
     )
+    parser.add_argument("--speed", action="store_true", help="of batches over HTTP")
     chosen = parser.parse_args()
     if chosen.month:
         for seed in range(chosen.first, chosen.first + chosen.seeds):
             month(seed)
+    elif chosen.speed:
+        speed()
     elif chosen.judge:
         judge_worlds(range(chosen.first, chosen.first + chosen.judge))
     else:
