@@ -59,7 +59,7 @@ DRAWN: dict[str, tuple[Any, ...]] = {
 GROUPS = {"known": KNOWN, "drawn": tuple(DRAWN)}
 MATRICES, ACTIONS = 30, (2, 3, 5)
 FIRST_SEED = 10  # smaller ones split the sets when defaults were chosen
-TRAIN_ROWS, TEST_ROWS = 1000, 4000
+TRAIN_ROWS, TEST_ROWS = 600, 4000
 ASKING = {"budget_forest", "forest_chain"}
 """Learners for prices of features: benchmarks/acquisition.py."""
 
