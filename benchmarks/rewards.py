@@ -226,8 +226,8 @@ class Judged(NamedTuple):
 def judge_world(seed: int) -> list[Judged]:
     """Judge a fixed policy and the learned one, as training does: small logs by folds, others on a hold-out."""
     random = np.random.default_rng(50_000 + seed)
-    by_folds = seed // 12 % 2 == 1
-    n = 800 if by_folds else int(random.choice([1200, 2400]))
+    by_folds = seed // 12 % 4 == 3
+    n = 600 if by_folds else int(random.choice([1200, 2000]))
     world = ("treatments", "prices", "nothing")[seed // 4 % 3]
     X, every = (part[:n] for part in WORLDS[world](random, n))
     A = every.shape[1]
