@@ -17,12 +17,20 @@ from app.tables.dataset import Dataset, Table
 from app.tables.features import Schema
 from app.training.evaluation import FitReport, card_to_publish
 from app.training.failures import finite, placed
+from app.training.policy_figures import policy_figures
 from app.training.splits import Split, blocks_of, evaluation_card, split_of
 from payoff import progress
 from payoff.decisions.folds import UNJUDGED, Blocks, stratified_folds
-from payoff.errors import Flaw, Invalid, counted, pointer, reject, unknown_at
-from payoff.evidence.intervals import Mean
-from payoff.evidence.policies import LoggedRewards, best_single, gain_over, judge
+from payoff.errors import (
+    Flaw,
+    Invalid,
+    counted,
+    pointer,
+    reject,
+    unknown,
+    unknown_at,
+)
+from payoff.evidence.policies import LoggedRewards
 from payoff.learners import catalogue
 from payoff.learners.rewards.estimator import (
     LEAST_CHANCE,
@@ -102,7 +110,7 @@ def check_log(parameters: dict[str, Any], dataset: Dataset) -> None:
         types.setdefault(propensity, "numeric")
     flaws = [
         unknown_at(pointer(place), "column", name, types)
-        for place, name in parameters.items()
+        for place, name in (("action", action), ("propensity", propensity))
         if name is not None and name not in types
     ]
     kept = dataset.kept.get(action)
@@ -133,7 +141,7 @@ def _types(dataset: Dataset) -> dict[str, str]:
 def check_split(split: SplitSpec, parameters: dict[str, Any]) -> None:
     """Invalid where rows are held out by what was done, or by its chance."""
     name, propensity = split.column, parameters["propensity"]
-    if name in parameters.values() or _is_of_action(name, propensity):
+    if name in (parameters["action"], propensity) or _is_of_action(name, propensity):
         message = f"{name!r} is what was done, or its chance; choose another column"
         raise Invalid.at(PLACE, message)
 
@@ -258,6 +266,10 @@ def trained(
         )
     log = log.take(np.flatnonzero(eligible.rows))
     names = tuple(eligible.names.tolist())
+    baseline = spec.learner.parameters["baseline"]
+    if baseline is not None and baseline not in map(str, names):
+        message = unknown("action", baseline, [str(name) for name in names])
+        raise Invalid.at("/learner/baseline", message)
     decided = replace(log.table, y=eligible.actions, classes=names)
     split = split_of(decided, spec.holdout, spec.split, spec.seed)
     fold = _folds(spec, eligible.actions, split)
@@ -271,7 +283,15 @@ def trained(
     if is_held.any():
         with progress.part(0.1, 0.7):
             expected, estimator = _unseen(log, eligible, spec, split, fold)
-        metrics = _metrics(log, eligible, expected, is_held, split.groups_of(is_held))
+        logged = LoggedRewards(
+            eligible.actions[is_held],
+            log.rewards[is_held],
+            eligible.chances[is_held],
+            expected[is_held],
+            split.groups_of(is_held),
+            None if table.weight is None else log.table.weights[is_held],
+        )
+        metrics = policy_figures(logged, fold[is_held], names, baseline)
         warnings += _doubts(metrics)
         folds = int(fold.max()) + 1
         predicted = np.flatnonzero(is_held)
@@ -324,63 +344,6 @@ def _unseen(
         places = [names.index(name) for name in estimator.classes_.tolist()]
         expected[np.ix_(rows, places)] = values
     return expected, estimator
-
-
-def _metrics(
-    log: RewardTable,
-    eligible: EligibleLog,
-    expected: np.ndarray,
-    is_held: np.ndarray,
-    groups: np.ndarray | None,
-) -> dict[str, Any]:
-    """What the policy would have earned, beside the log and the best single action.
-
-    `groups` are those of the rows that are held out, where the split is by group.
-    """
-    actions = eligible.actions[is_held]
-    logged = LoggedRewards(
-        actions,
-        log.rewards[is_held],
-        eligible.chances[is_held],
-        expected[is_held],
-        groups,
-        None if log.table.weight is None else log.table.weights[is_held],
-    )
-    chosen = logged.expected.argmax(axis=1)
-    judgement = judge(logged, chosen)
-    single = best_single(logged)
-    names = eligible.names.tolist()
-    counts = np.bincount(actions, minlength=len(names))
-    weights = np.bincount(actions, logged.shares, len(names))
-    totals = np.bincount(actions, logged.shares * logged.rewards, len(names))
-    shares = np.bincount(chosen, logged.shares, len(names)) / len(chosen)
-    return {
-        "value": _interval(judgement.value),
-        "logged": judgement.logged,
-        "gain": _interval(judgement.gain),
-        "best_single": {
-            "action": names[single],
-            "gain": _interval(gain_over(logged, chosen, single)),
-        },
-        "effective": judgement.effective,
-        "expected_effective": judgement.expected_effective,
-        "verdict": judgement.verdict,
-        "reason": judgement.reason,
-        "actions": [
-            {"action": name, "rows": rows, "mean_reward": mean, "chosen": share}
-            for name, rows, mean, share in zip(
-                names,
-                counts.tolist(),
-                (totals / np.where(counts, weights, 1.0)).tolist(),
-                shares.tolist(),
-                strict=True,
-            )
-        ],
-    }
-
-
-def _interval(mean: Mean) -> dict[str, float | None]:
-    return {"mean": mean.mean, "low": mean.low, "high": mean.high}
 
 
 def _doubts(metrics: dict[str, Any]) -> list[str]:

@@ -330,7 +330,7 @@ def _labelled(
     reject(
         Flaw(pointer("learner", name), f"{column!r} is for data sets: {lists}")
         for name, column in learner.parameters.items()
-        if column not in (None, name)
+        if name != "baseline" and column not in (None, name)
     )
     with below("/data"):
         table = data.labelled()

@@ -6,7 +6,7 @@ either the chances or the model are.
 """
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -52,6 +52,21 @@ class LoggedRewards(NamedTuple):
         rows = np.arange(len(chosen))
         errors = self.rewards - self.expected[rows, self.actions]
         return np.asarray(self.expected[rows, chosen] + self.weights(chosen) * errors)
+
+    def take(self, rows: np.ndarray) -> Self:
+        """These cases (k,)."""
+        groups = self.groups
+        if groups is not None:
+            groups = np.unique(groups[rows], return_inverse=True)[1]
+        weights = self.row_weights
+        return type(self)(
+            self.actions[rows],
+            self.rewards[rows],
+            self.chances[rows],
+            self.expected[rows],
+            groups,
+            None if weights is None else weights[rows],
+        )
 
     @property
     def shares(self) -> np.ndarray:
@@ -139,9 +154,12 @@ def gain_over(log: LoggedRewards, chosen: np.ndarray, action: int) -> Mean:
     Arguments as of `judge`. O(n A).
     """
     judgement = judge(log, chosen, np.full(len(chosen), action))
-    if judgement.reason is None:
-        return judgement.gain
-    return Mean(judgement.gain.mean, reason=judgement.reason)
+    return judged_mean(judgement.gain, judgement.reason)
+
+
+def judged_mean(mean: Mean, reason: str | None) -> Mean:
+    """The mean, without an interval where there is a reason against it."""
+    return mean if reason is None else Mean(mean.mean, reason=reason)
 
 
 def best_single(log: LoggedRewards) -> int:

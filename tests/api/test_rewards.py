@@ -76,6 +76,7 @@ def test_the_card_says_what_the_policy_earns(service, job):
     assert card["classes"] == ACTIONS
     assert [feature["name"] for feature in card["features"]] == ["age", "region"]
     assert card["learner"]["parameters"] == {
+        "baseline": None,
         "action": "action",
         "propensity": "propensity",
     }
@@ -94,6 +95,55 @@ def test_the_card_says_what_the_policy_earns(service, job):
     assert (evaluation["folds"], evaluation["rows"]) == (2, 300)
     assert card["warnings"] == []
     assert card["fitted"]["chances"] == "stated"
+
+
+def test_the_card_has_calibration_and_single_actions(job):
+    metrics = job["metrics"]
+    lines = {line["action"]: line for line in metrics["actions"]}
+    best = metrics["best_single"]
+    assert lines[best["action"]]["gain_over"] == best["gain"]
+    assert lines["none"]["value"]["low"] <= 0 <= lines["none"]["value"]["high"]
+    assert metrics["calibration"][-1]["observed"]["mean"] == pytest.approx(
+        metrics["calibration"][-1]["predicted"], abs=0.5
+    )
+    for line in (metrics, *metrics["actions"]):
+        assert sum(part["rows"] for part in line["calibration"]) == 300
+    assert (
+        sum(part["acted"] for part in lines["call"]["calibration"])
+        == (lines["call"]["rows"])
+    )
+    assert "uplift" not in metrics
+
+
+@pytest.fixture(scope="module")
+def over_none(service):
+    learner = {"kind": "rewards", "baseline": "none"}
+    document = order("over-none", learner=learner, holdout=0.5, refit=False)
+    return trained(service, document)["metrics"]["uplift"]
+
+
+def test_uplift_curves_are_over_the_baseline(over_none):
+    assert over_none["baseline"] == "none"
+    curves = {line["action"]: line for line in over_none["treatments"]}
+    assert curves.keys() == {"call", "mail"}
+    assert curves["call"]["area"]["low"] > 0
+    for line in (over_none["best"], *curves.values()):
+        assert line["reason"] is None
+        assert [point["share"] for point in line["curve"]] == pytest.approx(
+            np.linspace(0, 1, 21)
+        )
+        assert line["curve"][0]["mean"] == 0
+    # Calls help half of the customers, and cost as much with the other half.
+    heights = [point["mean"] for point in curves["call"]["curve"]]
+    assert max(heights) > heights[-1] + 0.3
+
+
+def test_a_baseline_that_is_no_action_is_refused(service):
+    learner = {"kind": "rewards", "baseline": "visit"}
+    document = order("refused", learner=learner)
+    wait = {"Prefer": "wait=60"}
+    failed = service.post("/train", json=document, headers=wait).json()
+    assert failed["error"]["errors"][0] == says("/learner/baseline", "visit", "call")
 
 
 def test_decisions_need_no_matrix(service, job):

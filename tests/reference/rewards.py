@@ -133,3 +133,63 @@ def out_of_bag(forest, bags, X, Y, weights):
             answers.append(np.average(Y[near], axis=0, weights=weights[near]))
         unseen[i] = np.mean(answers, axis=0)
     return unseen
+
+
+def scores(log, i, action):
+    """The doubly robust reward of an action in a case."""
+    value = log.expected[i][action]
+    if log.actions[i] == action:
+        value += (log.rewards[i] - value) / log.chances[i][action]
+    return value
+
+
+def gain_of_treating(log, chosen, baseline, fold, share):
+    """Per case, of treating this share of each fold: by uplift, equals with the same chance."""
+    total = 0.0
+    for number in set(fold):
+        cases = [i for i in range(len(chosen)) if fold[i] == number]
+        uplift = {
+            i: log.expected[i][chosen[i]] - log.expected[i][baseline] for i in cases
+        }
+        places = share * len(cases)
+        for level in sorted(set(uplift.values()), reverse=True):
+            equals = [i for i in cases if uplift[i] == level]
+            part = min(max(places, 0.0), len(equals))
+            for i in equals:
+                effect = scores(log, i, chosen[i]) - scores(log, i, baseline)
+                total += part / len(equals) * effect
+            places -= len(equals)
+    return total / len(chosen)
+
+
+def area(log, chosen, baseline, fold):
+    """Between the curve and its chord; the curve is straight between the ends of equals."""
+    ends = {0.0, 1.0}
+    for number in set(fold):
+        size = sum(one == number for one in fold)
+        ends |= {k / size for k in range(size + 1)}
+    knots = sorted(ends)
+    heights = [gain_of_treating(log, chosen, baseline, fold, knot) for knot in knots]
+    under = 0.0
+    for k in range(1, len(knots)):
+        under += (knots[k] - knots[k - 1]) * (heights[k] + heights[k - 1]) / 2
+    return under - heights[-1] / 2
+
+
+def calibration(log, chosen, bins):
+    """Rows, rows with the action, mean predicted and mean observed reward of each bin."""
+    predicted = [log.expected[i][chosen[i]] for i in range(len(chosen))]
+    edges = [np.quantile(predicted, k / bins) for k in range(1, bins)]
+    lines = []
+    for k in range(bins):
+        rows = [
+            i
+            for i in range(len(chosen))
+            if sum(predicted[i] >= edge for edge in edges) == k
+        ]
+        if rows:
+            acted = [i for i in rows if log.actions[i] == chosen[i]]
+            observed = np.mean([scores(log, i, chosen[i]) for i in rows])
+            mean = np.mean([predicted[i] for i in rows])
+            lines.append((len(rows), len(acted), mean, observed))
+    return lines

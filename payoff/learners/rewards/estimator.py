@@ -40,6 +40,10 @@ class Rewards(Learner):
         " (`p` of `p:call`); null: chances are estimated, which is right only if the features have"
         " everything that decided the action.",
     ] = None
+    baseline: Annotated[
+        Annotated[str, Field(max_length=MAX_NAME)] | None,
+        "The action to do nothing, such as `none`: the card has uplift curves over it.",
+    ] = None
 
     def fit(  # type: ignore[override]  # rewards say nothing without their actions
         self,
