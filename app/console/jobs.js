@@ -103,9 +103,10 @@ class Stakes {
   }
 }
 
-/** @param {any} found @param {Kind[]} kinds @param {Stakes} stakes @param {string} [kind] */
+/** @param {any} found @param {Kind[]} kinds @param {Stakes} stakes @param {string} [kind] and its parameters: rewards?action=offer */
 function training(found, kinds, stakes, kind) {
-  const learner = new LearnerForm(kinds, kind, taskOf(found));
+  const [chosen, parameters] = (kind ?? "auto").split("?");
+  const learner = new LearnerForm(kinds, chosen, taskOf(found), Object.fromEntries(new URLSearchParams(parameters)));
   const name = h("input", { required: true, pattern: NAME, value: suggested(found.name ?? "model") });
   const holdout = numberInput({ min: 0, max: 0.9, value: "0.25", needed: true });
   const split = splits(found);
@@ -262,9 +263,10 @@ class LearnerForm {
   /** @type {Map<string, () => unknown>} */
   #values = new Map();
 
-  /** @param {Kind[]} kinds @param {string} [chosen] @param {object} [given] parameters that are not asked for */
-  constructor(kinds, chosen = "auto", given = {}) {
+  /** @param {Kind[]} kinds @param {string} [chosen] @param {object} [given] parameters that are not asked for @param {Record<string, string>} [first] values to begin with */
+  constructor(kinds, chosen = "auto", given = {}, first = {}) {
     this.kinds = kinds;
+    this.first = first;
     this.given = given;
     const rest = kinds.map((one) => one.title), known = PURPOSES.flatMap(([, all]) => all);
     const groups = [...PURPOSES, /** @type {[string, string[]]} */ (["for other uses", rest.filter((one) => !known.includes(one))])];
@@ -274,7 +276,7 @@ class LearnerForm {
   }
 
   draw() {
-    return h("div", null, field("Learner", this.#kind), this.#doc, h("details", null, h("summary", null, "Parameters"),
+    return h("div", null, field("Learner", this.#kind), this.#doc, h("details", { open: Object.keys(this.first).length > 0 }, h("summary", null, "Parameters"),
       this.#parameters));
   }
 
@@ -290,6 +292,7 @@ class LearnerForm {
     this.#values.clear();
     put(this.#parameters, Object.entries(kind.properties).filter(([name]) => name !== "kind" && !(name in this.given)).map(([name, schema]) => {
       const [input, value] = parameter(schema);
+      if (name in this.first) Object.assign(input, { value: this.first[name] });
       this.#values.set(name, value);
       return field(name, input, schema.description?.replaceAll("`", ""));
     }));

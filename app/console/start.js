@@ -3,7 +3,9 @@
 import { get, mayTrain } from "./api.js";
 import { upload } from "./data.js";
 import { button, card, h } from "./dom.js";
+import { keep } from "./matrix.js";
 import { link } from "./models.js";
+import { PRESETS, tableOf } from "./presets.js";
 import { within } from "./problems.js";
 
 export async function view() {
@@ -17,18 +19,31 @@ export async function view() {
       h("li", null, h("a", { href: "../docs" }, "The documentation of the API"), ", to do the same from a program"))));
 }
 
-/** The table of the demo. */
+/** Real measurements, and a simulated table for each question. */
 function sample() {
   const outcome = h("div", { "aria-live": "polite" });
-  const take = () => within(outcome, async () => {
-    const body = new FormData();
-    body.append("file", await (await fetch("sample.csv")).blob(), "sample.csv");
-    body.append("label", "diagnosis");
-    body.append("name", "tumours");
-    const { id } = await get("datasets", { body, patient: true });
+  const tumours = () => within(outcome, async () => {
+    const { id } = await stored("tumours", "diagnosis", await (await fetch("sample.csv")).blob());
     location.hash = link("jobs", "new", id);
     return null;
   });
+  const simulated = (/** @type {import("./presets.js").Preset} */ preset) => within(outcome, async () => {
+    const { name, label, learner, matrix, isNumber } = preset;
+    const { id, classes } = await stored(name, label, new Blob([tableOf(preset)]), isNumber ? { label_type: "number" } : {});
+    if (matrix) for (const user of [id, name]) keep({ name: user, classes }, matrix);
+    location.hash = link("jobs", "new", id, learner);
+    return null;
+  });
   return card("No table at hand?", h("p", null, "569 biopsies of breast lumps with 30 measurements of each: malignant or benign?"),
-    h("div", { class: "row" }, button("Try with sample data", () => void take())), outcome);
+    h("div", { class: "row" }, button("Try with sample data", () => void tumours())),
+    h("p", null, "Or a simulated table, with a matrix where one is needed:"),
+    PRESETS.map((preset) => h("div", { class: "row" }, button(preset.title, () => void simulated(preset)), h("span", null, preset.question))), outcome);
+}
+
+/** Upload a table. @param {string} name @param {string} label @param {Blob} table @param {Record<string, string>} [fields] */
+async function stored(name, label, table, fields = {}) {
+  const body = new FormData();
+  body.append("file", table, `${name}.csv`);
+  for (const [field, value] of Object.entries({ name, label, ...fields })) body.append(field, value);
+  return get("datasets", { body, patient: true });
 }

@@ -204,6 +204,18 @@ def test_sample_data_leads_to_training(tab):
 
 
 @pytest.mark.parametrize(
+    ("title", "learner"),
+    [("Credit", "auto"), ("Triage", "forest_chain"), ("Inventory", "random_forest")],
+)
+def test_a_simulated_table_leads_to_training_with_its_matrix(tab, title, learner):
+    page = tab.open("start")
+    press(page, f"button:text-is('{title}')", "h2:text-is('Train a model')")
+    assert page.get_by_label("Learner").input_value() == learner
+    if title == "Credit":
+        assert page.input_value('[data-cell="0 0"]') == "-0.45*amount"
+
+
+@pytest.mark.parametrize(
     ("encoding", "end"),
     [("utf-16", "\n"), ("utf-16", "\r\n"), ("latin-1", "\n"), ("latin-1", "\r")],
 )
