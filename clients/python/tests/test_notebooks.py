@@ -70,4 +70,10 @@ def _rounded(text: str) -> str | float:
 
 
 def test_each_reader_has_a_notebook():
-    assert [path.stem for path in NOTEBOOKS] == ["credit", "inventory", "moderation", "search", "triage"]
+    assert [path.stem for path in NOTEBOOKS] == [
+        "credit",
+        "inventory",
+        "moderation",
+        "search",
+        "triage",
+    ]
