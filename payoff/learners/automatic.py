@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
+from functools import partial
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 import numpy as np
@@ -23,25 +24,25 @@ from payoff.learners.candidates import (
     REGRESSORS,
     Tried,
     UnitCosts,
-    best_of,
 )
 from payoff.learners.forest_chain import ForestChain
 from payoff.learners.gradient_boosting import GradientBoosting, in_folds
 from payoff.learners.kernel_logistic import KernelLogistic
 from payoff.learners.logistic import Logistic
 from payoff.learners.parameters import Task
-from payoff.learners.residuals import Residuals
-from payoff.learners.stepwise import Stepwise, prices_of, stratified_sample, while_worth
-from payoff.learners.unseen import (
-    log_losses,
-    mean_and_error,
-    minus_logs,
-    unseen,
+from payoff.learners.priced import (
+    FOLDS,
+    answer_values,
+    best_of,
+    doubts_of_asking,
+    unseen_answers,
 )
+from payoff.learners.residuals import Residuals
+from payoff.learners.stepwise import Stepwise, prices_of, stratified_sample
+from payoff.learners.unseen import mean_and_error, minus_logs
 from payoff.progress import part, report
 
 _Result = TypeVar("_Result")
-_FOLDS = 3
 _OUT_OF_TIME = "max_seconds were over"
 _NO_PAIR = "no class has two rows"
 # The errors of a learner that cannot be fitted on the rows.
@@ -105,6 +106,7 @@ class Automatic(Learner):
     _knows_gaps: ClassVar = True  # as the chosen learners do
     model_: Learner | Blend | Residuals = field(init=False, repr=False)
     prices_: Prices | None = field(default=None, init=False, repr=False)
+    doubts_: Sequence[str] = field(default=(), init=False, repr=False)
 
     def refit(
         self,
@@ -174,7 +176,7 @@ class Automatic(Learner):
             return self._blended(candidates, X, codes, weights)
         numbers = self._compared_rows(X, codes)
         blocks = self.blocks_of(numbers)
-        fold = stratified_folds(codes[numbers], _FOLDS, 0, blocks)
+        fold = stratified_folds(codes[numbers], FOLDS, 0, blocks)
         rows = FoldedRows(X[numbers], codes[numbers], weights[numbers], fold)
         benefits = self._benefits(numbers)
         self.chosen_ = self._compare(candidates, rows, benefits, blocks)
@@ -374,6 +376,8 @@ class Automatic(Learner):
         blocks: Blocks | None,
     ) -> str:
         """The name of the best candidate; sets `tried_`."""
+        prices = self.prices_
+        assert prices is not None
         held_out = rows.fold != UNJUDGED
         if not held_out.any():
             self._report(candidates, dict.fromkeys(candidates, _NO_PAIR), {})
@@ -383,8 +387,17 @@ class Automatic(Learner):
         results, reasons = self._attempts(
             candidates,
             size,
-            lambda learner: self._values(
-                *self._unseen(learner, rows, benefits, blocks), rows, benefits
+            lambda learner: answer_values(
+                *unseen_answers(
+                    partial(self._fit_candidate, learner),
+                    rows,
+                    len(self.classes_),
+                    prices,
+                    benefits,
+                    blocks,
+                ),
+                rows.codes,
+                benefits,
             ),
             0.8,
         )
@@ -400,20 +413,8 @@ class Automatic(Learner):
                 "weight": float(name == best),
             }
         self._report(candidates, reasons, figures)
+        self.doubts_ = doubts_of_asking(values, weights)
         return best
-
-    def _values(
-        self,
-        P: np.ndarray,
-        paid: np.ndarray,
-        rows: FoldedRows,
-        benefits: np.ndarray | None,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The value (n,) of each row's answer, and the preference (n,): see `best_of`."""
-        if benefits is None:
-            return -log_losses(P, rows.codes), paid
-        gains = row_benefits(rows.codes, decide(P, benefits).choice, benefits)
-        return gains - paid, np.zeros(len(paid))
 
     def _fit_candidate(
         self,
@@ -433,35 +434,3 @@ class Automatic(Learner):
         if isinstance(fitted, Stepwise) and self.prices_ is not None:
             fitted.learn_stops(X, codes, self.prices_, weights, blocks)
         return fitted
-
-    def _unseen(
-        self,
-        learner: Learner,
-        rows: FoldedRows,
-        benefits: np.ndarray | None,
-        blocks: Blocks | None,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Each row's answer by a candidate that did not see it, and the prices (n,) that it pays.
-
-        Answers are probabilities (n, K).
-        """
-        assert self.prices_ is not None
-        prices = self.prices_
-        K = len(self.classes_)
-        mean = (
-            benefits
-            if benefits is None or benefits.ndim == 2
-            else benefits.mean(axis=0)
-        )
-
-        def fit_and_predict(
-            number: int, inside: np.ndarray, outside: np.ndarray
-        ) -> np.ndarray:
-            kept = None if blocks is None else blocks.take(inside)
-            with part(number / _FOLDS, (number + 1) / _FOLDS):
-                model = self._fit_candidate(learner, *rows.without(number), kept)
-            X = np.ascontiguousarray(rows.X[outside])
-            return np.column_stack(while_worth(model, X, prices, mean))
-
-        answers = unseen(rows.fold, K + 1, fit_and_predict)
-        return answers[:, :K], answers[:, K]

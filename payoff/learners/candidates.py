@@ -1,9 +1,8 @@
-"""What `auto` tries, what it reports of each candidate, and how it chooses among priced ones."""
+"""What `auto` tries, and what it reports of each candidate."""
 
 from dataclasses import dataclass
 from typing import Annotated
 
-import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from payoff.decisions.benefit import LARGEST
@@ -16,7 +15,6 @@ from payoff.learners.kernel_logistic import KernelLogistic
 from payoff.learners.logistic import Logistic
 from payoff.learners.random_forest import FreeForest, RandomForest
 from payoff.learners.ridge import Ridge
-from payoff.learners.unseen import mean_and_error, near_best
 from payoff.stored import Stored
 
 CANDIDATES: dict[type[Learner], float] = {
@@ -79,16 +77,3 @@ class Tried(Stored):
     reason: str | None = None
     benefit: float | None = None
     weight: float = 0.0
-
-
-def best_of(
-    values: dict[str, np.ndarray],
-    preferences: dict[str, np.ndarray],
-    weights: np.ndarray,
-) -> str:
-    """The name with the least mean preference, of those within a standard error of the best value.
-
-    Ties go to the first.
-    """
-    names = near_best(values, weights)
-    return min(names, key=lambda name: mean_and_error(preferences[name], weights)[0])

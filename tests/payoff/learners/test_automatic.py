@@ -17,6 +17,7 @@ from payoff.learners.cost_naive_bayes import CostNaiveBayes
 from payoff.learners.forest_chain import ForestChain
 from payoff.learners.gradient_boosting import GradientBoosting
 from payoff.learners.logistic import Logistic
+from payoff.learners.priced import doubts_of_asking
 from payoff.learners.random_forest import FreeForest, RandomForest
 from payoff.learners.ridge import Ridge
 from payoff.learners.stepwise import while_worth
@@ -257,6 +258,7 @@ def test_with_prices_the_best_learner_that_asks_is_taken():
         "nothing",
     ]
     assert model.chosen_ == "random_forest"
+    assert model.doubts_ == []
     assert model.acquires
     assert model.asker.experience_ is not None
     assert json.loads(json.dumps(model.findings("abcdef")))["chosen"] == "random_forest"
@@ -296,6 +298,20 @@ def test_without_benefits_the_cheapest_of_the_best_is_taken():
     model = Automatic(feature_costs=[0.0, 10.0], random_state=0).fit(X, y)
     _, paid = while_worth(model.asker, X, Prices.of([0.0, 10.0]), None)
     assert paid.max() == 0
+
+
+@pytest.mark.usefixtures("priced_candidates")
+def test_it_says_where_asking_is_not_clearly_worth_the_prices():
+    X, y = gate(90)
+    prices = [0.0, 500, 500, 500, 500, 500]
+    model = Automatic(feature_costs=prices, benefits=STAKES, random_state=0).fit(X, y)
+    (doubt,) = model.doubts_
+    assert doubt.startswith("asking for features is not clearly worth their prices")
+    asking, nothing = (np.array([-3.0, -1, -3, -1]), np.array([-2.0, -2, -2, -2]))
+    (doubt,) = doubts_of_asking({"chain": asking, "nothing": nothing}, np.ones(4))
+    assert "chain, the best that asks, is 0 behind asking for nothing" in doubt
+    assert doubt.endswith("per row, give or take 0.5")
+    assert not doubts_of_asking({"chain": nothing + 1, "nothing": nothing}, np.ones(4))
 
 
 @pytest.mark.usefixtures("priced_candidates")
