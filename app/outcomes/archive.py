@@ -108,21 +108,23 @@ class Archive:
         with_instances: bool = False,
         arrivals_only: bool = False,
         newest_first: bool = False,
+        action: str | None = None,
     ) -> Iterator[Cases]:
         """The decisions of a model from `since` until before `until`, day by day, each day as of
         one moment.
 
         A day may come in several parts; memory for one part at a time, and for the outcomes of the
         day. With `arrivals_only` all columns but `at`, `term`, `segment`, `truth`, `outcome_at` and
-        `received_at` are empty. Unavailable where the store is, or where the day changes during
-        each of `ROUNDS` readings; Damaged where terms or a file are missing or damaged.
+        `received_at` are empty. With an `action` a part has the cases for which it was decided,
+        maybe none. Unavailable where the store is, or where the day changes during each of `ROUNDS`
+        readings; Damaged where terms or a file are missing or damaged.
         """
         names = [
             *(_ARRIVALS if arrivals_only else COLUMNS),
             *["id"] * with_ids,
             *["instance"] * with_instances,
         ]
-        query = CasesQuery(model, since, until, versions, names)
+        query = CasesQuery(model, since, until, versions, names, action)
         first = -inf if since is None else since
         last = inf if until is None else until
         with self.database.reading() as connection:

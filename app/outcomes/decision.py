@@ -117,6 +117,11 @@ class Terms:
     priors: Mapping[str, float] | None = None
     figures: Mapping[str, Any] | None = None
 
+    def index_of(self, action: str) -> int:
+        """The place of an action by its name, UNKNOWN where there is none."""
+        names = list(map(str, self.actions))
+        return names.index(action) if action in names else UNKNOWN
+
     @cached_property
     def rewarded(self) -> bool:
         """Whether the outcome is a reward, and no class."""
@@ -284,13 +289,17 @@ class Outcome:
 
 
 class CasesQuery(NamedTuple):
-    """The cases that `Archive.cases` reads; `names` are columns of decisions and of outcomes."""
+    """The cases that `Archive.cases` reads; `names` are columns of decisions and of outcomes.
+
+    `action` is the name of the one that was decided, None for all.
+    """
 
     model: str
     since: float | None
     until: float | None
     versions: Collection[int] | None
     names: Sequence[str]
+    action: str | None = None
 
 
 @dataclass(frozen=True)
@@ -306,7 +315,8 @@ class Cases:
     `probabilities` (n, K) is padded with NaN for terms with fewer classes. Floats that are absent
     are NaN. Times are seconds since 1970. `ids` and `instances` (JSON, None where absent) are None
     unless they were requested. `shadows` has, by challenger (`name:version`), its choices: (n,)
-    indices into the same actions, `UNKNOWN` where it did not decide.
+    indices into the same actions, `UNKNOWN` where it did not decide. `scanned` decisions were read
+    for these.
     """
 
     day: int
@@ -330,6 +340,7 @@ class Cases:
     ids: Sequence[str] | None = None
     instances: Sequence[str | None] | None = None
     shadows: Mapping[str, np.ndarray] = field(default_factory=dict)
+    scanned: int = 0
 
     def __len__(self) -> int:
         return len(self.at)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 from sqlalchemy import Column, ColumnElement, Connection, Table, collate, func, select
 
 from app.errors import Damaged
-from app.outcomes.decision import DAY, TERMS_JSON, day_of, id_digest
+from app.outcomes.decision import DAY, TERMS_JSON, UNKNOWN, day_of, id_digest
 from app.outcomes.tables import (
     DECISION_TERMS,
     DECISIONS,
@@ -167,6 +167,20 @@ def of_day(table: Table, model: str, day: int) -> list[ColumnElement[bool]]:
     if "day" in table.c:
         return [of_model, table.c.day == day]
     return [of_model, table.c.at >= day * DAY, table.c.at < (day + 1) * DAY]
+
+
+def with_action(
+    connection: Connection, where: list[ColumnElement[bool]], action: str
+) -> list[ColumnElement[bool]]:
+    """The condition on decisions, narrowed to the places that the action has in their terms.
+
+    As it was where no terms have the action.
+    """
+    table = DECISIONS.c
+    digests = connection.execute(select(table.terms).where(*where).distinct()).scalars()
+    texts = contents(connection, digests).values()
+    places = {read_terms(text).index_of(action) for text in texts} - {UNKNOWN}
+    return [*where, table.choice.in_(places)] if places else where
 
 
 def columns(

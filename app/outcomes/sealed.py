@@ -308,7 +308,7 @@ class SealedDay:
                 self.files.append(open_files.enter_context(files.open(file)))
             else:
                 with files.open(file) as outcomes:
-                    tables += outcomes.parts(names)
+                    tables.append(pa.concat_tables(outcomes.parts(names)))
         # An erased case is in no table, but files may still have it.
         erased = rows.erased_of(connection, query.model, day) if self.files else []
         self._erased = pa.array(erased, pa.string())
@@ -322,6 +322,8 @@ class SealedDay:
         has_shadows = bool(rows.challengers(connection, model, self._day))
         sealed_ids: Any = None
         of_day = rows.of_day(DECISIONS, model, self._day)
+        if self._query.action is not None:
+            of_day = rows.with_action(connection, of_day, self._query.action)
         for batch in rows.columns(
             connection, OF_DECISIONS, of_day, self._decision_names
         ):
@@ -335,7 +337,7 @@ class SealedDay:
                 is_sealed = pc.is_in(table["id"], value_set=sealed_ids)
                 table = table.filter(pc.invert(is_sealed))
             cases = self._cases(table)
-            if len(cases):
+            if len(cases) or self._query.action is not None:
                 yield cases
 
     def in_files(self) -> Iterator[Cases]:
@@ -343,7 +345,7 @@ class SealedDay:
         for file in self.files:
             for part in file.parts([*self._decision_names, *file.challengers]):
                 cases = self._cases(part)
-                if len(cases):
+                if len(cases) or self._query.action is not None:
                     yield cases
 
     def _sealed_ids(self) -> Any:
@@ -358,6 +360,7 @@ class SealedDay:
     def _cases(self, table: Any) -> Cases:
         """Rows of decisions as cases, with their outcomes."""
         query = self._query
+        scanned = len(table)
         if len(self._erased):
             table = table.filter(
                 pc.invert(pc.is_in(table["id"], value_set=self._erased))
@@ -373,6 +376,12 @@ class SealedDay:
             has_version = np.array(versions, dtype=bool)[term]
             table = table.filter(pa.array(has_version))
             term = term[has_version]
+        if query.action is not None:
+            places = [case_terms.index_of(query.action) for case_terms in terms]
+            choice = _numbers(table, "choice", np.int32, UNKNOWN)
+            has_action = np.array(places, dtype=np.int32)[term] == choice
+            table = table.filter(pa.array(has_action))
+            term = term[has_action]
         place = _places(table["id"], self._outcome_ids)
         for name in self._outcome_names:
             table = table.append_column(name, self._outcomes[name].take(place))
@@ -409,6 +418,7 @@ class SealedDay:
                 for name in table.column_names
                 if name.startswith(SHADOW) and table[name].null_count < len(table)
             },
+            scanned=scanned,
             **arrays,
         )
 

@@ -14,7 +14,7 @@ from app.answering.reasons import add_texts
 from app.database.pages import page_of, place_of
 from app.errors import NotFound
 from app.outcomes.archive import Located
-from app.outcomes.decision import UNIT_COSTS, Label, Outcome
+from app.outcomes.decision import UNIT_COSTS, Label, Outcome, Terms
 from app.outcomes.tables import MAX_ID
 from app.registry.snapshot import Reference
 from app.report.report import moment, versions_of
@@ -27,8 +27,9 @@ from app.stores import Stores
 from app.tables.text import refused_character
 from payoff.errors import Invalid, unknown_at
 
-# Decisions after which no earlier day is read: a page of so many takes a third of a second.
+# After so many decisions or days no earlier day is read, see benchmarks/review.md.
 MOST_SCANNED = 50_000
+MOST_DAYS = 20
 _REASONS = 4  # against the decision that was made
 _PLACE = r"-?[0-9.e+-]{1,30},.{1,128}"
 
@@ -54,7 +55,8 @@ def queue(
 
     The stake of a case is what knowing its truth would be worth: the expected benefit under perfect
     knowledge less that of the decision. Days are read from the latest on, until `MOST_SCANNED`
-    decisions are read, or by time the page is full. Cases without a matrix have no stake.
+    decisions or `MOST_DAYS` days are read, or by time the page is full. Cases without a matrix have
+    no stake.
 
     Invalid where no decision that was read has the action, or classes.
     """
@@ -70,28 +72,34 @@ def queue(
         versions=versions_of(stores, reference),
         with_ids=True,
         newest_first=True,
+        action=query.action,
     )
     lines: list[tuple[float, str, dict[str, Any]]] = []
     scanned = 0
-    first_day = None
+    days_read: set[int] = set()
     is_complete = True
-    classless = 0
+    is_classless = False
     actions: set[Label] = set()
     for cases in days:
-        is_enough = by_time and len(lines) > query.page_size
-        if cases.day != first_day and (is_enough or scanned >= MOST_SCANNED):
+        is_enough = (
+            scanned >= MOST_SCANNED
+            or len(days_read) >= MOST_DAYS
+            or (by_time and len(lines) > query.page_size)
+        )
+        if cases.day not in days_read and is_enough:
             is_complete = False
             break
-        first_day = cases.day
-        scanned += len(cases)
-        for part in slices(cases):
-            terms = part.stack.terms[0]
-            if terms.width == len(terms.classes):  # neither a quantity nor by rewards
-                lines += _lines(part, query, after)
-                actions.update(part.stack.actions)
+        days_read.add(cases.day)
+        scanned += cases.scanned
+        for terms in cases.terms:
+            if _has_classes(terms):
+                actions.update(terms.actions)
             else:
-                classless += len(part)
-    if classless and not actions:
+                is_classless = True
+        for part in slices(cases):
+            if _has_classes(part.stack.terms[0]):
+                lines += _lines(part, query, after)
+    if is_classless and not actions:
         message = f"{reference!r} decides on quantities or by rewards, whose truth has no stake"
         raise Invalid.at("", message)
     names = sorted(map(str, actions))
@@ -110,6 +118,11 @@ def queue(
     }
 
 
+def _has_classes(terms: Terms) -> bool:
+    """Whether these decide neither on a quantity nor by rewards."""
+    return terms.width == len(terms.classes)
+
+
 def _lines(
     part: Slice, query: QueueQuery, after: tuple[float, str]
 ) -> list[tuple[float, str, dict[str, Any]]]:
@@ -121,10 +134,6 @@ def _lines(
     is_kept = ~np.isnan(rank)
     if query.open is not None:
         is_kept &= part.known != query.open
-    if query.action is not None:
-        is_kept &= np.array([str(a) == query.action for a in stack.actions])[
-            part.choice
-        ]
     rows = np.flatnonzero(is_kept)
     ids = np.array(part.ids, dtype=str)[rows]
     is_later = (rank[rows] < after[0]) | ((rank[rows] == after[0]) & (ids > after[1]))

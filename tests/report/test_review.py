@@ -111,6 +111,10 @@ def test_days_are_read_from_the_latest_on(stores, ledger, monkeypatch):
     monkeypatch.setattr(review, "MOST_SCANNED", 31)
     by_stake = review.queue(stores, REVIEWER, "loan", QueueQuery())
     assert (by_stake["scanned"], by_stake["complete"]) == (60, False)
+    monkeypatch.setattr(review, "MOST_DAYS", 1)
+    of_last_day = review.queue(stores, REVIEWER, "loan", QueueQuery(action="grant"))
+    assert {line["id"][0] for line in of_last_day["decisions"]} == {"2"}
+    assert not of_last_day["complete"]
     early = QueueQuery(until=(DATE + 1) * DAY)
     assert review.queue(stores, REVIEWER, "loan", early)["complete"]
 

@@ -267,7 +267,7 @@ async def waiting_decisions(
     """Those whose truth is worth most come first, or the latest. Send what a person finds to
     `POST /outcomes`.
 
-    Days are read from the latest on, whole, until 50,000 decisions are read.
+    Days are read from the latest on, whole, until 50,000 decisions or 20 days are read.
     """
     caller.need_model(ref)
     page = partial(review.queue, stores, caller, ref, query)
