@@ -56,6 +56,7 @@ from payoff.decisions.threshold import (
     posterior_threshold,
 )
 from payoff.errors import Invalid, TooLarge, pointer, unknown
+from payoff.evidence.calibration_curve import calibration_curve
 
 FOLDS = 5  # of the hold-out, for the rule that is tuned on it
 MAX_CELLS = 100_000  # of a matrix: the report has several counts for each cell
@@ -159,6 +160,17 @@ class CurvePoint(BaseModel):
     benefit: float
 
 
+class CalibrationPoint(BaseModel):
+    """How often the second of two classes, of more the most probable one, occurred among rows of
+    about the same probability.
+    """
+
+    rows: int
+    stated: float = Field(description="mean probability")
+    occurred: float = Field(description="share of the rows")
+    interval: tuple[float, float] = Field(description="95 %, of the share")
+
+
 class RuleResult(ContenderResult):
     """What one rule earned, its own figures, and how to ask for it."""
 
@@ -217,7 +229,12 @@ class BenefitReport(EarningDocument):
     posterior_threshold: float | None = Field(
         default=None, description="the cut t* that the matrix alone gives"
     )
-    curve: list[CurvePoint] | None = None
+    curve: list[CurvePoint] | None = Field(
+        default=None, description="the decision curve B(t)"
+    )
+    calibration_curve: list[CalibrationPoint] = Field(
+        description="of the probabilities as they are, in at most ten bins of about as many rows"
+    )
     expected_benefit: EarningDocument
     cost_blind: EarningDocument = Field(description="acting on the most probable class")
     rules: list[RuleResult] = Field(
@@ -381,6 +398,7 @@ def report(
         "upper_bound": bound,
         "expected_benefit": expected,
         "cost_blind": cost_blind,
+        "calibration_curve": [*calibration_curve(rows.P, y, of_rows, rows.groups)],
         "rules": _rule_documents(ruled, ranking, bound, rows.evaluation),
         "best": {
             "rule": ruled[ranking.best].rule,

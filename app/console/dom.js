@@ -174,10 +174,12 @@ export function inUnit(words) {
   return unit ? `${words} in ${unit}` : words;
 }
 
-/** Amounts, each with the decisions that it is about. @param {string} caption @param {[string, any][]} rows */
-export function amounts(caption, rows) {
-  return table(inUnit(caption), ["", "per decision (95 % interval)", "total", "cases", "about"], rows.filter(([, one]) => one).map(([name, one]) =>
-    [name, money(one), short(one.total), short(one.cases, 9), about([one])]));
+/** Amounts, with the decisions that they are about: once, or each its own. @param {string} caption @param {[string, any][]} pairs */
+export function amounts(caption, pairs) {
+  const rows = pairs.filter(([, one]) => one), bases = new Set(rows.map(([, one]) => one.basis));
+  const lines = rows.map(([name, one]) => [name, money(one), short(one.total), short(one.cases, 9), ...(bases.size > 1 ? [about([one])] : [])]);
+  return table(inUnit(caption) + (bases.size > 1 ? "" : `: ${about(rows.map(([, one]) => one))}`),
+    ["", "per decision (95 % interval)", "total", "cases", ...(bases.size > 1 ? ["about"] : [])], lines);
 }
 
 /** @param {any} one */

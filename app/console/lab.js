@@ -174,11 +174,11 @@ function renaming(before, now) {
     ? [[name, now.actions[j]]] : [])));
 }
 
-/** What each threshold earns. @param {any} report @param {any} [rival] that of another version @returns {import("./chart.js").Spec} */
-function curve(report, rival) {
+/** The decision curve: what each threshold earns. @param {any} report @param {any} [rival] that of another version @returns {import("./chart.js").Spec} */
+export function curve(report, rival) {
   const cut = report.posterior_threshold;
   const written = writes([report]);
-  const [posterior, tuned] = ["threshold_posterior", "threshold_holdout"].map((name) => report.rules.find((/** @type {any} */ one) => one.rule === name));
+  const [posterior, tuned, same] = ["threshold_posterior", "threshold_holdout", "same_for_all"].map((name) => report.rules.find((/** @type {any} */ one) => one.rule === name));
   /** @type {import("./chart.js").Spec["marks"]} */
   const marks = [];
   if (report.threshold !== null) {
@@ -191,11 +191,12 @@ function curve(report, rival) {
     marks.push({ words, style: "posterior", x: cut, y: posterior.benefit });
   }
   return {
-    words: `Mean benefit at each threshold. ${marks.map((mark) => mark.words).join(". ")}`,
+    words: `Decision curve: mean benefit at each threshold. ${marks.map((mark) => mark.words).join(". ")}`,
     x: `probability of “${report.classes[1]}” at which the action changes`, y: inUnit("benefit per case"),
-    lines: [{ words: "mean benefit", style: "line", steps: true, points: steps(report) },
+    lines: [{ words: "decision curve: mean benefit", style: "line", steps: true, points: steps(report) },
       ...(rival?.curve ? [{ words: "that of the other version", style: "line other", steps: true, points: steps(rival) }] : [])],
-    across: [{ words: `upper bound ${written(report.upper_bound)}`, style: "bound", y: report.upper_bound }], marks,
+    across: [{ words: `upper bound ${written(report.upper_bound)}`, style: "bound", y: report.upper_bound },
+      { words: `one action for all ${written(same.benefit)}`, style: "plain", y: same.benefit }], marks,
   };
 }
 

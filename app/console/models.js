@@ -1,8 +1,11 @@
 /** Models: their versions, aliases and history; the card of a version with its charts; moving an alias. */
 
 import { cardOf, get, list, mayTrain, path } from "./api.js";
-import { card, confirmed, facts, field, h, put, select, short, some, table, time, warned, words } from "./dom.js";
+import { chart } from "./chart.js";
+import { card, confirmed, facts, field, h, put, select, setUnit, short, some, table, time, warned, words } from "./dom.js";
 import { inForm, looks } from "./forms.js";
+import { matrixOfCard } from "./matrix.js";
+import { calibration, decisionsToCome } from "./pictures.js";
 import { within } from "./problems.js";
 
 export const NAME = "[a-z0-9][a-z0-9_\\-]{0,63}"; // of a model or an alias
@@ -32,7 +35,7 @@ async function all() {
       ? table("Published models", ["name", "latest", "versions", "aliases", ""], models.map((one) => [
         h("a", { href: link("models", one.name) }, one.name), one.latest, one.versions.length,
         Object.entries(one.aliases).map(([alias, version]) => `${alias} → ${version}`).join(", "), uses(one.name)]))
-      : nothing(), form);
+      : nothing(decisionsToCome), form);
 }
 
 /** A model made elsewhere, evaluated on a data set here. */
@@ -61,15 +64,16 @@ async function importing() {
       h("button", null, "Import"), result);
 }
 
-function nothing() {
-  return h("p", null, "There are no models yet. ", h("a", { href: "#/start" }, "Upload a table, or try with sample data"), ".");
+/** @param {() => Node} toCome draws what there will be */
+function nothing(toCome) {
+  return h("div", null, h("p", null, "There are no models yet. ", h("a", { href: "#/start" }, "Upload a table, or try with sample data"), "."), toCome());
 }
 
-/** Models to choose from, for another view. @param {string} title @param {string} view */
-export async function chooser(title, view) {
+/** Models to choose from, for another view. @param {string} title @param {string} view @param {() => Node} [toCome] draws what there will be */
+export async function chooser(title, view, toCome = decisionsToCome) {
   const models = (await list("models", "models")).filter((one) => one.latest !== null);
   return h("div", null, h("h1", null, title),
-    models.length ? h("p", null, "Choose a model:") : nothing(),
+    models.length ? h("p", null, "Choose a model:") : nothing(toCome),
     h("ul", null, models.flatMap((one) => [one.name, ...Object.keys(one.aliases).map((alias) => `${one.name}@${alias}`)])
       .map((ref) => h("li", null, h("a", { href: link(view, ref) }, ref)))));
 }
@@ -130,7 +134,9 @@ function aliases(found, trains) {
 /** @param {string} name @param {number} version */
 async function one(name, version) {
   const found = await get(path("models", name, "versions", version));
-  const ref = `${name}:${version}`;
+  const ref = `${name}:${version}`, isJudged = found.classes && found.labels.length === 1, pictures = h("div", null);
+  setUnit(found.unit);
+  if (isJudged) void within(pictures, () => curves(found, ref));
   return h("div", null, h("h1", null, h("a", { href: link("models", name) }, name), ` version ${version}`),
     h("p", null, uses(ref)),
     warned(found.warnings),
@@ -144,10 +150,22 @@ async function one(name, version) {
         ["data set", found.data.dataset ?? "–"], ...[["digest", found.data.digest], ["SHA-256 of the model", Object.values(found.sha256)[0]]]
           .map(([name, value]) => [name, `${value.slice(0, 16)}…`])]))),
       card("Quality on rows not seen in training", measures(found.metrics), perClass(found.metrics.per_class))),
+    pictures,
     card("Features", table("As in training", ["feature", "type", "values", "price"],
       found.features.map((/** @type {any} */ feature) => [
-      feature.name, feature.form ? looks(feature.form) : feature.type, range(feature), price(found.feature_costs, feature.name)]))),
-    found.classes && found.labels.length === 1 ? h("p", null, "What it earns on rows not seen in training: ", h("a", { href: link("lab", ref) }, "Matrix lab")) : null);
+      feature.name, feature.form ? looks(feature.form) : feature.type, range(feature), price(found.feature_costs, feature.name)]))));
+}
+
+/** The decision curve and the calibration curve of a version. @param {any} found its card @param {string} ref */
+async function curves(found, ref) {
+  const { curve } = await import("./lab.js"); // which imports this module
+  const report = await get(path("models", ref, "benefit"), { json: matrixOfCard(found) });
+  return h("div", { class: "columns" },
+    card("Decision curve", report.curve ? chart(curve(report)) : h("p", null, "A decision curve needs two classes and two actions."),
+      h("p", null, found.benefits ? "With the matrix of its training" : "The model has no matrix: this is the share of right decisions",
+        ". Try others in the ", h("a", { href: link("lab", ref) }, "Matrix lab"), ".")),
+    card("Calibration curve", chart(calibration(report.calibration_curve,
+      report.classes.length > 2 ? "the most probable class" : `“${report.classes[1]}”`))));
 }
 
 /** The values in training, written as there. @param {any} feature */

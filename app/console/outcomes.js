@@ -1,9 +1,11 @@
 /** Outcomes: what recorded decisions earned, against what was expected of them. */
 
 import { cardOf, get, newest, path } from "./api.js";
+import { chart, difference } from "./chart.js";
 import { Dialect, headOf } from "./csv.js";
-import { about, amounts, card, facts, field, h, money, plain, put, select, setUnit, share, short, table, time, warned, words } from "./dom.js";
+import { about, amounts, card, facts, field, figures, h, inUnit, money, plain, put, select, setUnit, share, short, table, time, warned, words } from "./dom.js";
 import { chooser, link } from "./models.js";
+import { earnings, earningsToCome } from "./pictures.js";
 import { within } from "./problems.js";
 
 /** @typedef {import("./dom.js").Child} Child */
@@ -26,11 +28,11 @@ const RIGHT = { people: "People were right: the other actions earned more.", dec
   undecided: "It is undecided who was right." };
 
 /** Sections of the report, in their order. */
-const SECTIONS = [summary, maturing, selective, bounds, alternatives, overrides, exploration, priors, drift, challengers, groups];
+const SECTIONS = [summary, progress, maturing, selective, bounds, alternatives, overrides, exploration, priors, drift, challengers, groups];
 
 /** @param {string[]} parts @param {AbortSignal} signal */
 export async function view([ref], signal) {
-  if (!ref) return chooser("Outcomes", "outcomes");
+  if (!ref) return chooser("Outcomes", "outcomes", earningsToCome);
   const [name] = ref.split(/[:@]/);
   const [found, { unit }] = await Promise.all([get(path("models", name), { signal }), cardOf(ref)]);
   setUnit(unit);
@@ -69,7 +71,7 @@ function form(model, ref, signal) {
   const show = newest(() => within(result, async () => {
     const asked = chosen(), ref = one.value;
     put(said, "The report is made…");
-    const query = { since: first.value || undefined, by: by.value || undefined,
+    const query = { series: true, since: first.value || undefined, by: by.value || undefined,
       until: last.value ? new Date(Date.parse(last.value) + DAY_MS).toISOString() : undefined };
     const found = await get(path("models", ref, "outcomes"), { query, signal }).catch((error) => { put(said); throw error; });
     if (chosen() !== asked) return null;
@@ -95,19 +97,27 @@ function drawn(report, ref) {
 
 /** @param {any} report */
 function summary(report) {
-  const { difference } = report;
+  const { difference: { mean, low, high, tolerance } } = report;
   const [verdict, meaning] = VERDICTS[report.verdict] ?? [words(String(report.verdict)), ""];
   return card("The verdict",
-    amounts("Benefit of the decisions with known truth", [["promised", report.promised], ["realised", report.realised],
-      ["difference: decided less promised", difference]]),
     h("p", { class: "decision" }, verdict),
     h("p", null, report.verdict === "undecided" ? why(report) : meaning,
       report.selective?.is ? " This is about the decisions with known truth alone." : null),
+    mean === null || tolerance === null ? null
+      : difference(report.difference, figures([[low, high]]), inUnit("earned by what was decided, less what was promised, per decision")),
     report.advice?.length ? h("div", null, h("h3", null, "What to do"),
       h("ul", null, ...report.advice.map((/** @type {any} */ one) => h("li", null, String(one))))) : null,
     facts([["decisions", short(report.decisions, 9)], ["truth known", `${short(report.known, 9)} (${share(report.coverage)})`],
       ["version", report.model?.version ?? "all"],
-      ...["since", "until"].map((end) => report[end] && [end, time(report[end])])]),
+      ...["since", "until"].map((end) => report[end] && [end, time(report[end])])]));
+}
+
+/** Promised and realised benefit: over time, and in figures. @param {any} report */
+function progress(report) {
+  const { series } = report;
+  return card("Promised and realised", series ? chart(earnings(series)) : earningsToCome(),
+    amounts("Benefit of the decisions with known truth", [["promised", report.promised], ["realised", report.realised],
+      ["difference: decided less promised", report.difference]]),
     amounts("All decisions", [["promised", report.expected]]));
 }
 

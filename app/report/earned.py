@@ -6,13 +6,14 @@ granted.
 """
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from app.outcomes.decision import Label
+from app.outcomes.decision import Label, date_of
 from app.report.slices import Money, Slice
 from payoff.evidence.intervals import (
     LEVEL,
@@ -28,7 +29,8 @@ from payoff.evidence.truths import AlikeDecisions, known_shares, payoff_range
 ALL = "all decisions, by the model's probabilities"
 KNOWN = "decisions with known truth"
 ASSUMING = (
-    "decisions with known truth, as if whether the truth is known did not depend on it"
+    "only decisions whose truth is known;"
+    " assumes that whether it is known does not depend on it"
 )
 SELECTED = (
     "only decisions with known truth, which depends on the action;"
@@ -55,6 +57,7 @@ class Account:
     about decisions with a matrix whose truth is unknown: their number, and the sums of the smallest
     and the greatest benefit that they can have, and of the expected one. `reported` is the benefit
     that a client reported less that of the matrix, 0 where the client reported none.
+    `money_by_day` has the sums of promised and received benefits (2,) of each day.
     """
 
     decisions: int = 0
@@ -69,6 +72,7 @@ class Account:
     performed_promised: float = 0.0
     open: np.ndarray = field(default_factory=lambda: np.zeros(4))
     reported: MeanSums = field(default_factory=MeanSums)
+    money_by_day: dict[int, np.ndarray] = field(default_factory=dict)
 
     def add(self, part: Slice, rows: np.ndarray | None = None) -> None:
         """Add the cases of a slice: all, or these rows of it."""
@@ -88,6 +92,8 @@ class Account:
         self.promised += float(money.promised.sum())
         self.magnitude += float(np.abs(money.promised).sum())
         self.received += float(money.received.sum())
+        sums = np.array((money.promised.sum(), money.received.sum()))
+        self.money_by_day[part.day] = self.money_by_day.get(part.day, 0.0) + sums
         self.performed_promised += float(money.performed_promised.sum())
         low, high = payoff_range(part.payoffs(unknown, part.choice))
         self.open += (len(unknown), low.sum(), high.sum(), part.expected[unknown].sum())
@@ -147,6 +153,29 @@ class Account:
                     "basis": _EXPECTED,
                 },
             },
+        }
+
+    def series(self, realised: Mapping[str, Any]) -> dict[str, list[Any]]:
+        """Columns for a picture: the days with known truth, and the promised and the realised
+        benefit up to each, added up.
+
+        The band, from `low` to `high`, is the reach of the `realised` interval, times the root of
+        the share of the promised variance that the days so far have: at the end it is that
+        interval. Null without one. At least one truth is known. O(days).
+        """
+        days = sorted(self.promise.days)
+        steps = [(*self.money_by_day[day], self.promise.promised[day]) for day in days]
+        promised, received, variance = np.cumsum(steps, axis=0).reshape(-1, 3).T
+        reach = self.promise.count * np.sqrt(variance / max(variance[-1], 1e-300))
+        return {
+            "day": [date_of(day).isoformat() for day in days],
+            "promised": promised.tolist(),
+            "realised": received.tolist(),
+        } | {
+            end: [None] * len(days)
+            if realised[end] is None
+            else (received + reach * (realised[end] - realised["mean"])).tolist()
+            for end in ("low", "high")
         }
 
     def _realised(self, difference: Mean) -> Mean:

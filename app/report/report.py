@@ -69,9 +69,10 @@ def report(
     since: float | None = None,
     until: float | None = None,
     by: By | None = None,
+    series: bool = False,
 ) -> dict[str, Any]:
     """The report on the decisions of `name` (all versions), `name:3` or `name@alias`, of [since,
-    until) in seconds.
+    until) in seconds; with `series` also `Account.series`.
 
     Raises NotFound for a model that is not published, Invalid at /by with more than `MAX_GROUPS`
     groups. Three passes, O(decisions).
@@ -117,6 +118,8 @@ def report(
         sections["warnings"].append(
             f"no decision of {reference} is recorded in this period: {fix}"
         )
+    elif series and read.total.promise.count:
+        sections["series"] = read.total.series(sections["realised"])
     return {
         **sections,
         "model": {"name": model.name, "version": versions[0] if versions else None},

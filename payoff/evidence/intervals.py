@@ -196,7 +196,7 @@ class PromiseSums(MeanSums):
     """
 
     # By day the promised variance of the sum of its differences.
-    _promised: dict[int, float] = field(default_factory=dict)
+    promised: dict[int, float] = field(default_factory=dict)
     # Arrays (4, cells): the code of each cell, its cases, sum of log-odds, and sum of variances.
     _cells: list[np.ndarray] = field(default_factory=list)
 
@@ -217,7 +217,7 @@ class PromiseSums(MeanSums):
         self.add(differences, day)
         share = 1 / (1 + np.exp(-logit))
         variance = share * (1 - share) * (width / UNIT) ** 2
-        self._promised[day] = self._promised.get(day, 0.0) + float(variance.sum())
+        self.promised[day] = self.promised.get(day, 0.0) + float(variance.sum())
         code = _bins(np.log2(width), _SCALE, _SCALE_BINS) * _LOGIT_BINS
         code = (code + _bins(logit, _LOGIT, _LOGIT_BINS)).astype(np.int64)
         if len(code):
@@ -245,8 +245,8 @@ class PromiseSums(MeanSums):
         """See `day_inflation`; the share of a day is that of its promised variance."""
         if self.variance <= ROUNDING * self.powers[1] / self.count:
             return None, np.inf
-        total = np.array([self.days[day][1] for day in self._promised])
-        promised = np.array(list(self._promised.values()))
+        total = np.array([self.days[day][1] for day in self.promised])
+        promised = np.array(list(self.promised.values()))
         return day_inflation(
             total, promised / promised.sum(), self.count * self.variance
         )

@@ -39,6 +39,9 @@ def test_every_rule_is_compared_on_the_same_rows(service, ward):
     ):
         assert rules[name]["benefit"] == pytest.approx(report[figures]["benefit"])
     assert len(report["curve"]) == 51
+    points = report["calibration_curve"]
+    assert sum(point["rows"] for point in points) == report["rows"]
+    assert all(p["interval"][0] <= p["occurred"] <= p["interval"][1] for p in points)
     assert report["benefit"] >= max(point["benefit"] for point in report["curve"])
     assert report["posterior_threshold"] == pytest.approx(1 / 16)
     assert rules["threshold_holdout"]["benefit"] <= report["benefit"]

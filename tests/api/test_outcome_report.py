@@ -96,6 +96,9 @@ def test_sums_are_those_of_the_clients_ledger(client):
         get(client, "ward", by="day").json()["groups"][0]["realised"]
         == report["realised"]
     )
+    assert report["series"] is None
+    series = get(client, "ward", series=True).json()["series"]
+    assert series["realised"] == pytest.approx([received])
 
 
 def test_a_period_leaves_out_what_was_decided_before_and_after(client):

@@ -87,3 +87,33 @@ def sum_distribution(P, payoffs, grid):
             new[step:] += share * total[: grid - step]
         total = new
     return total
+
+
+def calibration_bins(P, y, weights, groups, bins):
+    """Of each bin: its rows, and by loops the mean probability, the share and the effective number of rows.
+
+    A row belongs to the bin of the number of `edges` (those rows, in order of probability, at which a new bin begins)
+    whose probability is not above its own.
+    """
+    n = len(P)
+    classes = [1 if len(p) == 2 else max(range(len(p)), key=p.__getitem__) for p in P]
+    stated = [p[k] for p, k in zip(P, classes, strict=True)]
+    edges = [sorted(stated)[n * part // bins] for part in range(1, bins)]
+    lines = []
+    for number in range(bins):
+        rows = [i for i in range(n) if sum(e <= stated[i] for e in edges) == number]
+        if not rows:
+            continue
+        size = sum(weights[i] for i in rows)
+        of_group: dict[int, float] = {}
+        for i in rows:
+            of_group[groups[i]] = of_group.get(groups[i], 0.0) + weights[i]
+        lines.append(
+            {
+                "rows": len(rows),
+                "stated": sum(weights[i] * stated[i] for i in rows) / size,
+                "occurred": sum(weights[i] for i in rows if y[i] == classes[i]) / size,
+                "effective": size**2 / sum(w**2 for w in of_group.values()),
+            }
+        )
+    return lines

@@ -102,6 +102,38 @@ def test_sums_are_those_of_a_ledger(days, parts, monkeypatch):
         )
 
 
+@pytest.mark.parametrize("days", [*worlds()])
+def test_the_series_adds_up_day_by_day(days):
+    """The band begins narrow, and is at the end the interval of the report."""
+    read = read_of(days)
+    realised = document(read, [])["realised"]
+    series = read.total.series(realised)
+
+    assert series["day"] == [f"2024-10-{4 + d:02}" for d in range(len(days))]
+    for number, (promised, received) in enumerate(
+        zip(series["promised"], series["realised"], strict=True), 1
+    ):
+        kept = ledger(days[:number])
+        assert promised == pytest.approx(kept["promised"])
+        assert received == pytest.approx(kept["received"])
+    if realised["low"] is None:
+        assert series["low"] == series["high"] == [None] * len(days)
+        return
+    n = realised["cases"]
+    assert series["low"][-1] == pytest.approx(n * realised["low"])
+    assert series["high"][-1] == pytest.approx(n * realised["high"])
+    widths = np.subtract(series["high"], series["low"])
+    assert (widths > 0).all()
+    assert (np.diff(widths) >= 0).all()
+
+
+def test_a_series_has_the_days_with_known_truth_alone():
+    rng = np.random.default_rng(1)
+    days = [day_of_cases(rng, 40, DAY + d, known=float(d == 1)) for d in range(3)]
+    read = read_of(days)
+    assert read.total.series(document(read, [])["realised"])["day"] == ["2024-10-05"]
+
+
 @pytest.mark.parametrize("by", ["day", "week", "action", "version", "key"])
 def test_groups_add_up_to_all(by):
     days = [*worlds()][1]

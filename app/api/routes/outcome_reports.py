@@ -161,6 +161,11 @@ class OutcomeReport(QuantityReport, Earnings):
     )
     guarantees: list[KeptGuarantee] = Field(description="those in use")
     groups: list[Group] | None
+    series: dict[str, list[Any]] | None = Field(
+        default=None,
+        description="with `series`, columns: `day`, and up to it `promised` and `realised` added"
+        " up, with the band of its interval from `low` to `high`",
+    )
 
 
 _REPORT: TypeAdapter[OutcomeReport | QuantityReport] = TypeAdapter(
@@ -172,6 +177,7 @@ class ReportQuery(Period):
     """Which decisions."""
 
     by: By | None = Field(default=None, description="also in groups")
+    series: bool = Field(default=False, description="also added up by day")
 
 
 @router.get(
@@ -208,5 +214,12 @@ async def outcome_report(
 
 
 def _content(stores: Stores, ref: str, query: ReportQuery) -> bytes:
-    document = report(stores, ref, since=query.since, until=query.until, by=query.by)
+    document = report(
+        stores,
+        ref,
+        since=query.since,
+        until=query.until,
+        by=query.by,
+        series=query.series,
+    )
     return _REPORT.dump_json(_REPORT.validate_python(document), by_alias=True)

@@ -12,6 +12,7 @@ from pydantic import ConfigDict, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
 from payoff_client.errors import PayoffWarning
+from payoff_client.pictures import PICTURES
 from payoff_client.showing import html_of
 
 
@@ -309,7 +310,8 @@ def warn(notes: Sequence[str] | None) -> None:
 
 
 class Report(dict[str, Any]):
-    """A JSON document of the service, with its chart (`svg`) if requested; notebooks show them.
+    """A JSON document of the service, with its chart (`svg`) if requested; notebooks show them, and
+    pictures of what was promised and earned, of decision curves and of calibration.
 
     `dataset` describes the upload of a comparison, with a report on its columns.
     """
@@ -321,8 +323,11 @@ class Report(dict[str, Any]):
         return self.svg
 
     def _repr_html_(self) -> str | None:
-        # A notebook would show the HTML alone, and not the chart.
-        return None if self.svg else html_of("Report", self)
+        shown = [draw(self) for name, draw in PICTURES.items() if self.get(name)]
+        fields = {name: value for name, value in self.items() if name not in PICTURES}
+        # A notebook shows the HTML alone, and no chart beside it.
+        is_chart = self.svg is not None and not shown
+        return None if is_chart else "\n".join([*shown, html_of("Report", fields)])
 
     @property
     def table(self) -> list[dict[str, Any]]:

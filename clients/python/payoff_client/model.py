@@ -511,14 +511,21 @@ class Model(Linked[Mode]):
 
     @shared
     async def outcomes(
-        self, *, by: str | None = None, **period: Unpack[Period]
+        self,
+        *,
+        by: str | None = None,
+        chart: bool | None = None,
+        **period: Unpack[Period],
     ) -> Report:
         """The report on recorded decisions `since` and `until` (ISO 8601).
 
         In parts `by` day, week, action, version, key or `segment:<column>`. Amounts are in the unit
-        of the matrices, per decision.
+        of the matrices, per decision. With `chart`, by default in notebooks, `series` adds up
+        what was promised and realised by day.
         """
-        call = Call("GET", f"{self._version_path}/outcomes", stated(by=by, **period))
+        series = in_notebook() if chart is None else chart
+        fields = stated(by=by, series=series or None, **period)
+        call = Call("GET", f"{self._version_path}/outcomes", fields)
         return Report(await self._link.document(call, Object))
 
     @shared
