@@ -140,7 +140,7 @@ def submit(
         if cases is not None:
             check_columns(cases, dataset)
             stakes["case_benefits"] = cases.cells()
-    learners = _buildable(resolved, B, classes)
+    learners = _buildable(resolved, B, dataset)
     if request.holdout is not None:
         part, split = read_holdout(request.holdout, dataset)
         if "folds" in request.model_fields_set:
@@ -196,7 +196,7 @@ def _resolved(
 def _buildable(
     resolved: Sequence[LearnerRequest],
     B: np.ndarray | None,
-    classes: Sequence[int | str],
+    dataset: Dataset,
 ) -> list[LearnerSpec]:
     """The learners as the job will build them, each once: labels are written as the data set's
     classes are.
@@ -206,7 +206,8 @@ def _buildable(
     for i, request in enumerate(resolved):
         try:
             with placed(pointer("learners", i)):
-                complete = built(request, B, classes)
+                classes = () if request.regresses else dataset.classes or ()
+                complete = built(request, B, classes, dataset.features)
         except Invalid as error:
             flaws.extend(error.flaws)
             continue
@@ -237,7 +238,7 @@ def _name(kind: str, parameters: Mapping[str, Any]) -> str:
 
 
 def _worded(value: Any) -> str:
-    if isinstance(value, Mapping):
+    if isinstance(value, Mapping) and value.get("kind") in catalogue.KINDS:
         return _name(
             value["kind"],
             {name: part for name, part in value.items() if name != "kind"},
@@ -349,6 +350,7 @@ def trials_of(
     parts = [part for part in range(spec.folds) if (fold == part).any()]
     fits = list(product(range(len(trials)), parts))
     building = {
+        "features": table.schema.names,
         "categorical_features": list(table.schema.categorical),
         "benefits": spec.benefit_matrix,
         "classes": table.classes,

@@ -43,7 +43,7 @@ from app.requests.specifications import (
 )
 from app.stores import Stores
 from app.tables.dataset import MOST_SEGMENTS, Dataset, Table
-from app.tables.features import Schema
+from app.tables.features import Feature, Schema
 from app.tables.store import Draft
 from app.training import jobs, rewards
 from app.training.evaluation import (
@@ -298,7 +298,7 @@ def _specification(
     if cases is not None:
         check_columns(cases, dataset)
     with placed():
-        learner = built(learner, B, classes)
+        learner = built(learner, B, classes, dataset.features)
     holdout, split = read_holdout(request.holdout, dataset)
     if rewarded and split is not None:
         check_split(split, learner.parameters)
@@ -520,7 +520,10 @@ def has_ended(stores: Stores, job: str | None, seconds: float = 0.0) -> bool:
 
 
 def built(
-    learner: LearnerRequest, benefits: np.ndarray | None, classes: Sequence[int | str]
+    learner: LearnerRequest,
+    benefits: np.ndarray | None,
+    classes: Sequence[int | str],
+    features: Sequence[Feature],
 ) -> LearnerRequest:
     """The learner with its classes as the data set writes them, if its estimator can be built.
 
@@ -528,7 +531,13 @@ def built(
     learner's parameters, or at /benefits.
     """
     named = learner.naming(classes)
-    named.build(benefits=benefits, classes=classes)
+    schema = Schema(features)
+    named.build(
+        benefits=benefits,
+        classes=classes,
+        features=schema.names,
+        categorical_features=schema.categorical,
+    )
     return named
 
 
@@ -705,6 +714,7 @@ def _fitted(
         rows,
         case_matrices,
         catalogue.stored(spec.learner.kind, spec.learner.parameters),
+        features=table.schema.names,
         categorical_features=list(table.schema.categorical),
         benefits=spec.benefit_matrix,
         feature_costs=spec.prices(table.schema.names),

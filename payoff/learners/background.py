@@ -40,13 +40,15 @@ class Background(Stored):
 
     `complete` (m,) marks the features that no row in training lacked, `categorical` (m,) those that
     hold category codes. `codes` are the ascending codes that training contained of each feature
-    that is both.
+    that is both. The features `apart` do not decide which rows lend: an answer that may only rise
+    with one would else change with the values that are lent.
     """
 
     rows: np.ndarray
     complete: np.ndarray
     categorical: np.ndarray
     codes: Mapping[int, np.ndarray]
+    apart: Sequence[int] = ()
 
     @classmethod
     def of(
@@ -55,6 +57,7 @@ class Background(Stored):
         weights: np.ndarray,
         categorical: Sequence[int],
         answer: Callable[[np.ndarray], np.ndarray],
+        apart: Sequence[int] = (),
     ) -> Self:
         """From rows X (n, m) with weights (n,), and a model's answers (n,) or (n, K) to rows."""
         n, m = X.shape
@@ -67,7 +70,8 @@ class Background(Stored):
         answers = answer(rows).reshape(count, -1)
         order = answers[:, answers.var(axis=0).argmax()].argsort(kind="stable")
         codes = {j: np.unique(X[:, j]) for j in categorical if complete[j]}
-        return cls(rows[order], complete, np.isin(np.arange(m), categorical), codes)
+        is_categorical = np.isin(np.arange(m), categorical)
+        return cls(rows[order], complete, is_categorical, codes, apart)
 
     @cached_property
     def _limits(self) -> np.ndarray:
@@ -116,6 +120,7 @@ class Background(Stored):
         O(n B (m + log B)), and memory n B.
         """
         B = len(self.rows)
+        marks = marks | np.isin(np.arange(X.shape[1]), self.apart)
         distance = self._distances(X, marks)
         nearest = np.clip(B ** (4 / (4 + (~marks).sum(axis=1))), NEAREST, B).astype(
             np.intp

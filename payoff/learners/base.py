@@ -32,6 +32,7 @@ from payoff.decisions.row_weights import effective_rows
 from payoff.errors import Invalid, pointer
 from payoff.learners import loading
 from payoff.learners.background import Background, Gaps
+from payoff.learners.monotonic import Directions, signs_of
 from payoff.learners.unseen import best_calibration
 from payoff.progress import part, report
 from payoff.stored import OLDER, Stored
@@ -340,7 +341,9 @@ class Learner(Dataclass):
         self._background = (
             None
             if self._knows_gaps
-            else Background.of(X, weights, self.categorical(), answer)
+            else Background.of(
+                X, weights, self.categorical(), answer, [*self.directions]
+            )
         )
 
     @property
@@ -437,6 +440,15 @@ class Learner(Dataclass):
         if self.categorical_features is None:
             return []
         return [int(j) for j in self.categorical_features]
+
+    @property
+    def directions(self) -> Directions:
+        """By column; of learners that take the parameter `monotonic`."""
+        return getattr(self, "monotonic", None) or {}
+
+    def signs(self, m: int, classes: int = 0) -> np.ndarray:
+        """See `signs_of`: of m columns, for so many classes where they are to be checked."""
+        return signs_of(self.directions, range(m), self.categorical(), classes)
 
     def _numeric(self) -> list[int]:
         return sorted(set(range(self.n_features_in_)) - set(self.categorical()))

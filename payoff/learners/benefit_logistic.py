@@ -172,7 +172,14 @@ class BenefitLogistic(Logistic):
         for k in classes:
             members = codes == k
             weighted = np.where(members, 1.0, eta[k]) * weights
-            fits.append(loading.scikit.fit_linear(columns, members, weighted, self.C))
+            fit = loading.scikit.fit_linear(
+                columns,
+                members,
+                weighted,
+                self.C,
+                design.slopes(self.signs(X.shape[1])),
+            )
+            fits.append(fit)
         shifts = np.log(eta[classes])
         coef = np.concatenate([model.coef_ for model, _ in fits])
         intercept = np.concatenate([model.intercept_ for model, _ in fits]) + shifts

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from scipy.special import boxcox1p, inv_boxcox1p
@@ -25,6 +25,9 @@ from payoff.stored import Stored
 if TYPE_CHECKING:  # SciPy's sparse matrices, which predictions do not need
     from scipy import sparse
 
+# Of a linear model on a design's columns: the sign (width,) that each slope must have, 0 for any,
+# and the map (width, width) from slopes to coefficients.
+Slopes = tuple[np.ndarray, Any]
 Curve = tuple[np.ndarray, np.ndarray, np.ndarray]
 _TAIL = 0.02
 # A feature with at most so many values is not clipped: its rare values may be the ones that matter.
@@ -133,6 +136,27 @@ class Design(Stored):
         if len(self.marked):
             front = np.concatenate((front, missing[:, self.marked]), axis=1)
         return front
+
+    def slopes(self, signs: np.ndarray) -> Slopes | None:
+        """The constraints under which scores only rise, or fall, with features of `signs` (m,) 1,
+        -1; 0 leaves a feature free. None where all are free.
+
+        A curve never falls, so its coefficient must have the sign. In a spline the curves of a
+        feature begin one after the other: the slope of the scores up to the next knot is the sum of
+        their coefficients so far, each divided by its scale. So it is this sum, times the scale,
+        that must have the sign.
+        """
+        if not signs.any():
+            return None
+        m = len(self.numeric)
+        needed = np.zeros(self.width)
+        needed[:m] = signs[self.numeric]
+        follows = (np.diff(self.numeric) == 0) & (needed[: m - 1] != 0)
+        before = np.zeros(self.width - 1)
+        before[: m - 1] = np.where(follows, self.scales[1:] / self.scales[:-1], 0.0)
+        sparse = loading.scikit.sparse
+        coefficients = sparse.eye(self.width) - sparse.diags(before, -1)
+        return needed, coefficients.tocsr()
 
     def fold(self, coef: np.ndarray, intercept: np.ndarray) -> Linear:
         """One model on raw rows from linear models on these columns.

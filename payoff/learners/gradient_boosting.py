@@ -12,6 +12,7 @@ from payoff.decisions.folds import UNJUDGED, Blocks, stratified_folds
 from payoff.errors import Invalid
 from payoff.learners import loading
 from payoff.learners.base import ALL, SINGLE, FoldedRows, Learner, stage_name
+from payoff.learners.monotonic import Monotonic
 from payoff.learners.parameters import Calibration, Task
 from payoff.learners.residuals import Residuals, even_quantiles
 from payoff.learners.unseen import log_losses
@@ -33,7 +34,7 @@ _NO_ERRORS = (
 )
 _LEAST_SPREAD = 0.1  # the least spread of a row, as a part of the mean spread
 # Small trees, as the size of errors takes more rows to learn than the mean.
-_SPREAD_PARAMETERS = {"loss": "gamma", "max_leaf_nodes": 4}
+_SPREAD_PARAMETERS = {"loss": "gamma", "max_leaf_nodes": 4, "monotonic_cst": None}
 # Parts of `max_iter` after which a fit may end: finer steps gained nothing on the UCI tables.
 _STAGES = np.array([0.05, 0.1, 0.15, 0.25, 0.35, 0.5, 0.75, 1.0])
 
@@ -83,6 +84,10 @@ class GradientBoosting(Learner):
         float, Field(ge=0, le=1e10), "L2 penalty on the values of leaves."
     ] = 1.0
     calibration: Calibration = "auto"
+    monotonic: Monotonic = None
+
+    def _check(self) -> None:
+        self.signs(self.n_features_in_, 0 if self.regresses else len(self.classes_))
 
     def _prepare(self, X: np.ndarray, *_: np.ndarray) -> None:
         self.n_iter_ = int(self.max_iter)
@@ -235,6 +240,8 @@ class GradientBoosting(Learner):
             "random_state",
         )
         defaults = {name: getattr(self, name) for name in names}
+        if self.monotonic:
+            defaults["monotonic_cst"] = self.signs(X.shape[1])
         if "max_leaf_nodes" not in parameters:
             defaults["max_leaf_nodes"] = self.max_leaf_nodes_
         return loading.scikit.boosted_trees.grow(

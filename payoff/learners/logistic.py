@@ -12,6 +12,7 @@ from payoff.learners import loading
 from payoff.learners.base import Learner
 from payoff.learners.design import SHAPES, Design
 from payoff.learners.linear import LinearScorer
+from payoff.learners.monotonic import Monotonic
 from payoff.learners.parameters import Calibration, Strength
 from payoff.learners.unseen import log_losses, near_best, unseen
 
@@ -36,6 +37,7 @@ class Logistic(Learner):
     name: ClassVar = "logistic"
     C: Strength = 1.0
     calibration: Calibration = "auto"
+    monotonic: Monotonic = None
     numeric_transform: str = "auto"
 
     model_: LinearScorer = field(init=False, repr=False)
@@ -43,6 +45,9 @@ class Logistic(Learner):
     @property
     def converged_(self) -> bool:
         return self.model_.converged
+
+    def _check(self) -> None:
+        self.signs(self.n_features_in_, len(self.classes_))
 
     def _prepare(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> None:
         self.numeric_transform_ = choose_transform(self, X, codes, weights, self.C)
@@ -52,7 +57,11 @@ class Logistic(Learner):
     ) -> LinearScorer:
         design = Design.fit(X, weights, self.categorical(), self.numeric_transform_)
         model, converged = loading.scikit.fit_linear(
-            design.matrix(X), codes, weights, self.C
+            design.matrix(X),
+            codes,
+            weights,
+            self.C,
+            design.slopes(self.signs(X.shape[1])),
         )
         linear = design.fold(model.coef_, model.intercept_).recorded(X, weights)
         return LinearScorer(linear, converged)
@@ -90,7 +99,7 @@ def choose_transform(
     gains = {
         shape: -np.sum(
             [
-                measure(shape, X, y, w, categorical, C, learner.blocks_of(sample))
+                measure(shape, X, y, w, learner, C, learner.blocks_of(sample))
                 for y in labels
             ],
             axis=0,
@@ -105,7 +114,7 @@ def _losses(
     X: np.ndarray,
     codes: np.ndarray,
     weights: np.ndarray,
-    categorical: Sequence[int],
+    learner: Any,
     C: float,
     blocks: Blocks | None,
 ) -> np.ndarray:
@@ -115,9 +124,13 @@ def _losses(
         return np.zeros(len(X))
 
     def fit_and_predict(_: int, inside: np.ndarray, outside: np.ndarray) -> np.ndarray:
-        design = Design.fit(X[inside], weights[inside], categorical, shape)
+        design = Design.fit(X[inside], weights[inside], learner.categorical(), shape)
         model, _ = loading.scikit.fit_linear(
-            design.matrix(X[inside]), codes[inside], weights[inside], C
+            design.matrix(X[inside]),
+            codes[inside],
+            weights[inside],
+            C,
+            design.slopes(learner.signs(X.shape[1])),
         )
         return np.asarray(model.predict_proba(design.matrix(X[outside])))
 

@@ -38,6 +38,7 @@ from payoff.errors import (
     unknown,
     unknown_at,
 )
+from payoff.learners.monotonic import signs_of
 
 Calibration = Annotated[
     Literal["auto", "isotonic", "sigmoid", "none"],
@@ -153,13 +154,14 @@ class LearnerRequest(BaseModel):
         feature_costs: Prices | None = None,
         classes: Sequence[int | str] | None = None,
         random_state: int | None = None,
+        features: Sequence[str] = (),
     ) -> Any:
         """The estimator, not fitted; inner learners are built, too.
 
         `benefits` (K, A) and `feature_costs` reach estimators that train with them. With `classes`
         the estimator will be fitted on positions in them, so a class that is named becomes its
-        position. Raises Invalid where a matrix is needed and absent, and at the parameter that
-        names no class.
+        position, and so does a feature of `monotonic` in the `features`. Raises Invalid where a
+        matrix is needed and absent, at the parameter that names no class, and as `signs_of`.
         """
         if self.estimator.needs_benefits and benefits is None:
             message = f"{self.kind} trains with a benefit matrix; send one as benefits"
@@ -174,7 +176,17 @@ class LearnerRequest(BaseModel):
         request = self if classes is None else self.naming(classes, by_position=True)
         for name, value in request:
             if isinstance(value, LearnerRequest):
+                if getattr(value, "monotonic", None):
+                    message = (
+                        "a learner inside another one cannot keep this; leave it out"
+                    )
+                    raise Invalid.at(pointer(name, "monotonic"), message)
                 arguments[name] = value.build(**shared)
+            elif name == "monotonic" and value:
+                signs_of(
+                    value, features, categorical_features or (), len(classes or ())
+                )
+                arguments[name] = {features.index(at): way for at, way in value.items()}
             elif name != "kind":
                 arguments[name] = value
         return self.estimator(**arguments)

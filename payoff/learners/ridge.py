@@ -1,6 +1,5 @@
 """Linear regression of numbers."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -99,14 +98,14 @@ def _squares(
     X: np.ndarray,
     y: np.ndarray,
     weights: np.ndarray,
-    categorical: Sequence[int],
+    learner: Any,
     C: float,
     blocks: Blocks | None,
 ) -> np.ndarray:
     """Each row's squared error (n,) by a model that did not see it."""
 
     def fit_and_predict(_: int, inside: np.ndarray, outside: np.ndarray) -> np.ndarray:
-        design = Design.fit(X[inside], weights[inside], categorical, shape)
+        design = Design.fit(X[inside], weights[inside], learner.categorical(), shape)
         model = _fit(design, X[inside], y[inside], weights[inside], C)
         return model.values(X[outside])[:, None]
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from scipy.optimize import minimize_scalar, nnls
+from scipy.optimize import Bounds, minimize, minimize_scalar, nnls
+from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning, InconsistentVersionWarning
 from sklearn.linear_model import LogisticRegression, Ridge, RidgeCV
 from sklearn.metrics import accuracy_score, r2_score
@@ -115,21 +116,67 @@ def tags(*, several: bool = False, numbers: bool = False) -> Tags:
 
 
 def fit_linear(
-    columns: np.ndarray, codes: np.ndarray, weights: np.ndarray, C: float
+    columns: np.ndarray,
+    codes: np.ndarray,
+    weights: np.ndarray,
+    C: float,
+    slopes: tuple[np.ndarray, Any] | None = None,
 ) -> tuple[Any, bool]:
     """scikit-learn's L2-penalised logistic regression on columns, and whether it converged.
 
     Newton's method with conjugate gradients: some ten steps, no Hessian in memory, sparse columns
-    as they are.
+    as they are. With `slopes` (see `design.Slopes`), for two classes, it is `_fit_slopes`.
     """
     model = LogisticRegression(
         C=C, solver="newton-cg", tol=_TOLERANCE, max_iter=MAX_STEPS
     )
+    if slopes is not None:
+        return _fit_slopes(model, columns, codes, weights, *slopes)
     with warnings.catch_warnings(record=True) as failures:
         warnings.simplefilter("always")
         model.fit(columns, codes, sample_weight=weights)
     # It warns of too many steps, and of a search along a line that failed.
     return model, not failures
+
+
+def _fit_slopes(
+    model: Any,
+    columns: Any,
+    codes: np.ndarray,
+    weights: np.ndarray,
+    signs: np.ndarray,
+    coefficients: Any,
+) -> tuple[Any, bool]:
+    """The model with the least penalised loss of those whose slopes have the signs, by L-BFGS-B on
+    the slopes (Byrd, Lu, Nocedal, Zhu 1995).
+    """
+    model.classes_, positions = np.unique(codes, return_inverse=True)
+    y = 2.0 * positions - 1.0
+    scaled = columns @ coefficients
+    shares = weights / weights.sum()
+    penalty = 1.0 / (model.C * weights.sum())
+
+    def loss(point: np.ndarray) -> tuple[float, np.ndarray]:
+        coef = coefficients @ point[:-1]
+        margins = y * (scaled @ point[:-1] + point[-1])
+        pulls = -shares * y * expit(-margins)
+        gradient = scaled.T @ pulls + penalty * (coefficients.T @ coef)
+        value = shares @ np.logaddexp(0.0, -margins) + penalty / 2 * coef @ coef
+        return float(value), np.append(gradient, pulls.sum())
+
+    lower = np.append(np.where(signs > 0, 0.0, -np.inf), -np.inf)
+    upper = np.append(np.where(signs < 0, 0.0, np.inf), np.inf)
+    minimum = minimize(
+        loss,
+        np.zeros(len(lower)),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=Bounds(lower, upper),
+        options={"maxiter": MAX_STEPS, "gtol": _TOLERANCE, "ftol": 0.0},
+    )
+    model.coef_ = (coefficients @ minimum.x[:-1])[None]
+    model.intercept_ = minimum.x[-1:]
+    return model, bool(minimum.success)
 
 
 def fit_ridge(

@@ -10,7 +10,10 @@ BENEFITS = [[0, -1], [-10, 5]]
 TABLE = b"x,label\n" + b"".join(
     b"%d,%s\n" % (i, b"ab"[i % 2 : i % 2 + 1]) for i in range(40)
 )
-LOGISTIC = {"kind": "logistic", "parameters": {"C": 1.0, "calibration": "auto"}}
+LOGISTIC = {
+    "kind": "logistic",
+    "parameters": {"C": 1.0, "calibration": "auto", "monotonic": None},
+}
 
 
 def order(**changes: object) -> dict:

@@ -174,3 +174,18 @@ def lenders(
                 drawn.append(b)
                 break
     return drawn
+
+
+def logistic_with_slopes(columns, y, weights, C, rows):
+    """Coefficients and intercept of L2-penalised logistic regression with `rows @ coef >= 0`, by SLSQP."""
+    signs = np.where(y, 1.0, -1.0)
+
+    def loss(point):
+        margins = signs * (columns @ point[:-1] + point[-1])
+        return C * weights @ np.logaddexp(0, -margins) + point[:-1] @ point[:-1] / 2
+
+    limits = {"type": "ineq", "fun": lambda point: rows @ point[:-1]}
+    start = np.zeros(columns.shape[1] + 1)
+    options = {"maxiter": 1000, "ftol": 1e-14}
+    found = minimize(loss, start, constraints=limits, method="SLSQP", options=options)
+    return found.x[:-1], found.x[-1]

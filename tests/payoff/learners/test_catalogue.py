@@ -81,6 +81,7 @@ def test_values_outside_the_documented_ranges_are_refused(kind):
             "action",
             "propensity",
             "unit_costs",
+            "monotonic",
         ):  # these have tests of their own
             for value in beyond(schema):
                 assert set(places({"kind": kind, name: value})) == {f"/{name}"}
@@ -120,6 +121,7 @@ def test_a_learner_inside_a_learner_is_resolved_and_built():
         "kind": "logistic",
         "C": 1.0,
         "calibration": "auto",
+        "monotonic": None,
     }
     assert asked.build(random_state=5).second.random_state == 5
     assert set(
