@@ -60,7 +60,7 @@ def benefit_chart(report: Mapping[str, Any], *, corrected: bool) -> str:
     if report["curve"] is not None:
         points = [(point["threshold"], point["benefit"]) for point in report["curve"]]
         entries = [
-            Mark("mean benefit B(t) on rows not seen", "line"),
+            Mark("decision curve B(t): mean benefit on rows not seen", "line"),
             Mark(f"upper bound {short(bound)}", "bound", height=bound),
             *_thresholds(report, corrected=corrected),
         ]

@@ -115,6 +115,9 @@ def test_models_are_addressed_and_an_alias_is_moved(tab, site):
 
     tab.open("models/woods/2")
     assert all(name in page.inner_text("main") for name in (*FEATURES, *CLASSES))
+    for name in ("Decision curve", "Calibration curve"):
+        chart = page.locator(f"section:has(h2:text-is('{name}')) svg[role=img]")
+        assert name in str(chart.get_attribute("aria-label"))
 
 
 def test_long_lists_are_listed_to_the_end(tab):

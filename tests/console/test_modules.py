@@ -68,6 +68,12 @@ CALLS = {
         "matrix.js", "(text) => its.worded(its.fromWords(JSON.parse(text), ['a', 'b']), ['a', 'b'])",
         json.dumps(WORDS), WORDS,
     ),
+    "benefit is added up from 0 on the day before the first": (
+        "pictures.js",
+        "(series) => { const [line] = its.earnings(series).lines; return [line.points, line.band]; }",
+        {"day": ["1970-01-02", "1970-01-04"], "promised": [1, 2], "realised": [3, 5], "low": [2, 3], "high": [4, 7]},
+        [[[0, 0], [86_400_000, 3], [259_200_000, 5]], [[0, 0], [2, 4], [3, 7]]],
+    ),
     "a matrix of other classes is none": (
         "matrix.js", "(text) => its.fromWords(JSON.parse(text), ['a', 'c'])", json.dumps(WORDS), None,
     ),

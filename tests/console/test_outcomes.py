@@ -42,6 +42,14 @@ def test_the_report_is_readable_and_every_amount_has_its_basis(tab, site):
     for part in (report["realised"], report["difference"]):
         assert f"{alike(part['mean'], [part['low'], part['high']])} (" in text
     assert all(name in text for name in (*ACTIONS, *CLASSES, FEATURES[0]))
+    difference, progress = (
+        page.locator("payoff-chart svg[role=img]").nth(i).get_attribute("aria-label")
+        for i in (0, 1)
+    )
+    ends = [report["difference"]["low"], report["difference"]["high"]]
+    assert f"difference {alike(report['difference']['mean'], ends)}, " in difference
+    assert f"promised {shown(report['promised']['total'])}, " in progress
+    assert f"realised {shown(report['realised']['total'])}" in progress
     about = [
         part["basis"]
         for part in (report["realised"], report["expected"], report["bounds"])
@@ -93,6 +101,16 @@ def test_what_challengers_and_other_ways_would_earn_is_reported(tab, demo):
     assert len(lines) == len(expected) == 5
     for line, each in zip(lines, expected, strict=True):
         assert all(part in line for part in each), line
+
+
+def test_without_outcomes_an_example_shows_what_there_will_be(tab):
+    page = tab.open("outcomes/woods:2")
+    page.wait_for_selector(".example payoff-chart path")
+    assert "0" in page.inner_text("dt:text-is('truth known') + dd")
+    page.route("**/models?*", lambda route: route.fulfill(json={"models": []}))
+    for view in ("models", "outcomes", "lab"):
+        tab.open(view)
+        assert "An example" in page.inner_text("figure")
 
 
 @pytest.mark.parametrize("change", [{"known": 0}, {"usable": False}])
