@@ -362,6 +362,7 @@ def report(
         known=is_corrected,
         row_weights=of_rows,
         groups=rows.groups,
+        cross_validated=rows.evaluation == "cross-validation",
     )
     bound = labelled.bound
     blocks = None if rows.groups is None else Blocks.of(rows.groups)

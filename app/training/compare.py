@@ -469,6 +469,8 @@ def _by_unit_costs(
     fold: np.ndarray,
     trials: Sequence[_Trial],
     units: tuple[float, float],
+    *,
+    in_folds: bool,
 ) -> tuple[_Contenders, Ranking]:
     """Contenders for numbers y (n,), and their ranking by costs, which are benefits below 0.
 
@@ -507,7 +509,8 @@ def _by_unit_costs(
     contenders.append((None, one_quantity))
     errors = np.column_stack([ruled.choice for _, ruled in contenders]) - y[:, None]
     benefits = np.where(errors > 0, -over * errors, under * errors)
-    ranking = rank(benefits, weights, np.zeros(len(y), dtype=np.intp), groups=groups)
+    strata = np.zeros(len(y), dtype=np.intp)
+    ranking = rank(benefits, weights, strata, groups=groups, cross_validated=in_folds)
     if ranking.runner_up is not None:
         leading = errors[:, [ranking.best, ranking.runner_up]]
         counts = [
@@ -536,9 +539,16 @@ def _result(
     y = table.y
     weights = table.weights
     fitted = [trial for trial in trials if trial.failure is None]
+    in_folds = spec.split is None or spec.split.by == "group"
     if B is None or table.classes is None:
         contenders, ranking = _by_unit_costs(
-            y, weights, groups, fold, fitted, spec.unit_costs or (1.0, 1.0)
+            y,
+            weights,
+            groups,
+            fold,
+            fitted,
+            spec.unit_costs or (1.0, 1.0),
+            in_folds=in_folds,
         )
         bound = 0.0
         warnings: list[str] = []
@@ -553,7 +563,14 @@ def _result(
         ]
         means = class_means(y, B, weights)
         contenders.append((None, same_for_all(len(y), means, priors)))
-        labelled_rows = LabelledRows(y, B, priors, row_weights=weights, groups=groups)
+        labelled_rows = LabelledRows(
+            y,
+            B,
+            priors,
+            row_weights=weights,
+            groups=groups,
+            cross_validated=in_folds,
+        )
         bound = labelled_rows.bound
         choices = np.column_stack([ruled.choice for _, ruled in contenders])
         ranking = contest(choices, labelled_rows, fixed=[len(contenders) - 1])

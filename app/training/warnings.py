@@ -25,6 +25,9 @@ from payoff.errors import counted
 
 _MORE_DATA = "provide other features, or more rows"
 _MAX_NAMED = 5
+# rows of a class, by which the standard error of how often it occurs is a tenth of that
+_ROWS_OF_PROMISE = 100
+_RARE = 0.2  # of the share that each class has where all are as frequent
 _SHARE_OF_REPEATS = 0.05  # of the rows, from which repeats are named
 # of the rows, different values of an identifier that repeats: of fewer all may be in training
 _FEWEST_GROUPS = 0.01
@@ -51,7 +54,9 @@ _SHARE_OF_DIFFERENT = 0.9
 
 
 def rare_classes(table: Table, rows: Split) -> list[str]:
-    """A sentence about the classes or labels with few training rows. Nothing for numbers."""
+    """Sentences about the classes or labels with few training rows, and about classes whose few
+    rows leave open how often they occur. Nothing for numbers.
+    """
     if table.classes is None:
         return []
     y = table.y[rows.train]
@@ -61,22 +66,33 @@ def rare_classes(table: Table, rows: Split) -> list[str]:
         if y.ndim == 2
         else effective_rows(weights, y, len(table.classes))
     )
-    rarest = [
-        k for k in np.argsort(counts, kind="stable") if counts[k] < MIN_ROWS_OF_CURVE
-    ]
-    if not rarest:
-        return []
-    kind = "classes" if y.ndim == 1 else "labels"
-    needed = math.ceil(MIN_ROWS_OF_CURVE * len(table.y) / len(rows.train))
-    names = [
-        f"{table.classes[k]!r} ({counted(round(counts[k]), 'row')})" for k in rarest
-    ]
-    advice = f"provide at least {needed} of each, or merge rare {kind}"
-    message = (
-        f"{kind} with too few training rows for reliable probabilities:"
-        f" {some_of(names, _MAX_NAMED)}; {advice}"
-    )
-    return [message]
+    by_rarity = np.argsort(counts, kind="stable")
+    rarest = [k for k in by_rarity if counts[k] < MIN_ROWS_OF_CURVE]
+    messages = []
+    if rarest:
+        kind = "classes" if y.ndim == 1 else "labels"
+        needed = math.ceil(MIN_ROWS_OF_CURVE * len(table.y) / len(rows.train))
+        names = [
+            f"{table.classes[k]!r} ({counted(round(counts[k]), 'row')})" for k in rarest
+        ]
+        messages.append(
+            f"{kind} with too few training rows for reliable probabilities:"
+            f" {some_of(names, _MAX_NAMED)}; provide at least {needed} of each, or merge rare"
+            f" {kind}"
+        )
+    rare = counts < min(_ROWS_OF_PROMISE, counts.sum() * _RARE / len(counts))
+    unsure = [k for k in by_rarity if rare[k] and k not in rarest]
+    if unsure and y.ndim == 1:
+        names = [
+            f"{table.classes[k]!r} ({counts[k]:.0f} rows: {counts[k] ** -0.5:.0%})"
+            for k in unsure
+        ]
+        messages.append(
+            "what decisions promise about rare classes may be wrong by a tenth or more, as their"
+            f" training rows are few: {some_of(names, _MAX_NAMED)}; add rows of them, with weights"
+            f" that keep their shares: {_ROWS_OF_PROMISE} rows leave 10%"
+        )
+    return messages
 
 
 def no_ranking(estimator: Any, holdout: Holdout | None) -> list[str]:

@@ -38,6 +38,12 @@ from payoff.errors import Invalid, counted
 RESAMPLES = 2000
 # An event without a case in 30 rows may still have probability 0.1 (rule of three).
 MIN_ROWS_TO_COMPARE = 30
+# How much wider intervals of cross-validated rows are: each row is in the training of the models
+# that judge the others, and the published model is none of these (Bates, Hastie, Tibshirani,
+# "Cross-validation: what does it estimate and how well does it do it?", 2024, section 4). Their
+# nested folds would estimate the factor with twice the fits; it hardly depends on learner and rows
+# (benchmarks/honest.md).
+_OF_FOLDS = 1.1
 _TAIL = 0.025  # outside a 95 % interval on either side
 # Share of resamples in which a contender leads the best one, from which it could have been chosen.
 _RIVAL = 0.01
@@ -124,8 +130,8 @@ def rank(
     *,
     possible: Possible | None = None,
     groups: np.ndarray | None = None,
+    cross_validated: bool = False,
     resamples: int = RESAMPLES,
-    seed: int = 0,
 ) -> Ranking:
     """Rank c contenders by their mean values on n >= 1 rows, float64 (n, c); other arguments as in
     `bootstrap_means`.
@@ -134,7 +140,8 @@ def rank(
     The intervals are percentiles, and contain the observed value. They do not include the variation
     of training rows. The lower limits of differences hold for each contender that could have been
     chosen as the best, see `_tails`. With `groups`, codes (n,), significance asks for
-    `MIN_ROWS_TO_COMPARE` groups, not rows.
+    `MIN_ROWS_TO_COMPARE` groups, not rows. Intervals of `cross_validated` rows are wider, see
+    `_OF_FOLDS`.
     """
     used = weights > 0
     if not used.all():
@@ -156,10 +163,10 @@ def rank(
         possible=possible,
         groups=None if groups is None else groups[first],
         resamples=resamples,
-        seed=seed,
     )
     tails = np.concatenate((np.full(c, _TAIL), _tails(resampled.means[:, :c], best)))
-    factor = 1.0 if groups is None else _widening(weights, groups)
+    factor = _OF_FOLDS if cross_validated else 1.0
+    factor *= 1.0 if groups is None else _widening(weights, groups)
     intervals = []
     for j, observed in enumerate((*means, *(means[best] - means))):
         low = np.quantile(resampled.low[:, j], tails[j])
@@ -364,7 +371,7 @@ class LabelledRows:
     `shares` (K,) are the class shares of the population in use, as far as they are known: a class
     with a share above 0 counts, with or without rows. With `known` the classes have these weights.
     `row_weights` (n,) are positive, 1 each by default. `groups` (n,) are codes of groups whose rows
-    depend on each other.
+    depend on each other. `cross_validated`: the rows were predicted by the models of several folds.
     """
 
     y: np.ndarray
@@ -373,6 +380,7 @@ class LabelledRows:
     known: bool = False
     row_weights: np.ndarray | None = None
     groups: np.ndarray | None = None
+    cross_validated: bool = False
 
     @property
     def counts(self) -> np.ndarray:
@@ -429,6 +437,7 @@ def contest(
         strata,
         possible=_possible(choices, rows, fixed),
         groups=rows.groups,
+        cross_validated=rows.cross_validated,
     )
     if not ranking.significant or ranking.runner_up is None:
         return ranking
@@ -503,7 +512,10 @@ def doubts(
         else:
             share = f"a share of {rows.shares[k]:.2g}"
             problem = f"no {unit}, but {share}: its benefit is not included"
-        warnings.append(f"class {classes[k]!r} has {problem}")
+        warnings.append(
+            f"class {classes[k]!r} has {problem}; add {unit}s of it until there are"
+            f" {MIN_ROWS_TO_COMPARE}, with weights that keep its share"
+        )
     if len(rare) > _MAX_NAMED:
         more = f"{len(rare) - _MAX_NAMED} more classes"
         warnings.append(f"{more} have fewer than {MIN_ROWS_TO_COMPARE} {unit}s")

@@ -72,6 +72,21 @@ def test_classes_of_few_rows_are_named_with_the_rows_they_need(
     )
 
 
+@pytest.mark.parametrize(
+    ("counts", "part", "names"),
+    [
+        ([400, 32], 0.25, "'c1' (24 rows: 20%)"),
+        ([400, 100], 0.0, None),  # 100 rows leave a tenth
+        ([90, 30], 0.0, None),  # not rarer than a fifth of an even share
+        ([900, 64, 36], 0.0, "'c2' (36 rows: 17%), 'c1' (64 rows: 12%)"),
+    ],
+)
+def test_rare_classes_are_named_with_how_wrong_promises_may_be(counts, part, names):
+    table = table_of(counts)
+    sentences = rare_classes(table, split_rows(table.y, part, 0))
+    assert [names in sentence for sentence in sentences] == [True] * bool(names)
+
+
 @pytest.mark.parametrize("counts", [[100, 60], [90, 60, 50]])
 def test_features_that_say_nothing_about_the_class_are_told(counts):
     """Just where every prediction is the same: noise is found on some seeds, features that matter on none."""

@@ -2,6 +2,8 @@
 noise.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import beta
@@ -407,13 +409,31 @@ def test_significance_asks_for_groups_that_differ():
     assert ranked(values, groups=np.arange(300) % 60).significant
 
 
+def test_intervals_of_cross_validated_rows_are_a_tenth_wider():
+    y = np.arange(60) % 2
+    choices = np.column_stack((y ^ (np.arange(60) < 12), np.zeros_like(y)))
+    rows = LabelledRows(y, B, np.array([0.5, 0.5]))
+    held = contest(choices, rows, fixed=[1])
+    crossed = contest(choices, replace(rows, cross_validated=True), fixed=[1])
+
+    for one, other in zip(held.standings, crossed.standings, strict=True):
+        assert other.mean == one.mean
+        np.testing.assert_allclose(
+            np.array(other.interval) - one.mean,
+            1.1 * (np.array(one.interval) - one.mean),
+        )
+        assert other.behind_interval[0] <= one.behind_interval[0]
+
+
 def test_classes_are_doubted_by_their_groups():
     y = np.repeat([0, 1], [400, 60])
     rows = LabelledRows(y, B, np.array([0.9, 0.1]), groups=np.arange(460) // 10)
 
-    assert doubts(rows, CLASSES, 1.0) == [
-        "class 'ill' has 6 groups: too few for a reliable interval"
-    ]
+    (doubt,) = doubts(rows, CLASSES, 1.0)
+    assert doubt == (
+        "class 'ill' has 6 groups: too few for a reliable interval; add groups of it until there are"
+        " 30, with weights that keep its share"
+    )
 
 
 def test_grouped_intervals_hold_where_rows_of_a_group_are_alike():
