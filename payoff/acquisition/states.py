@@ -131,7 +131,6 @@ class StepwiseModel(Protocol):
     @property
     def columns(self) -> Indices:
         """The features that the model may ask for, ascending."""
-        ...
 
     def step(
         self, X: F64, status: Ints, prices: Prices, budget: float | None = None
@@ -145,7 +144,6 @@ class StepwiseModel(Protocol):
         A case stops when the model is `resolved`, the vote is settled, or no feature is affordable.
         Raises Invalid for shapes that do not fit.
         """
-        ...
 
     def travel(
         self,
@@ -161,15 +159,12 @@ class StepwiseModel(Protocol):
         for. `budget` is per row. Raises as
         `step`.
         """
-        ...
 
     def posterior(self, X: F64) -> F64:
         """Class probabilities (n, K) of complete rows (n, m), NaN where missing; checks nothing."""
-        ...
 
     def predict(self, X: F64) -> np.ndarray:
         """Class codes or numbers (n,) of complete rows (n, m), as in `posterior`."""
-        ...
 
 
 def checked(

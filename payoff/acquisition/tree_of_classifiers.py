@@ -26,7 +26,6 @@ class Scorer(Protocol):
 
     def scores(self, X: F64) -> F64:
         """Scores (n, N + N L) for rows (n, m), NaN where missing; checks nothing."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)

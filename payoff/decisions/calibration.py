@@ -28,7 +28,6 @@ class Calibrator(Protocol):
 
         Nothing is checked. O(n K).
         """
-        ...
 
 
 @dataclass(frozen=True)

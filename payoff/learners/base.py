@@ -96,7 +96,6 @@ class Scorer(Protocol):
 
     def posterior(self, X: np.ndarray) -> np.ndarray:
         """Probabilities (n, K) for rows (n, m), NaN where missing; checks nothing."""
-        ...
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))
