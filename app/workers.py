@@ -20,7 +20,7 @@ from app.requests.datasets import expire as expire_inline
 from app.settings import Settings
 from app.stores import Stores
 from app.tables import isolated
-from app.training import calibrate, compare, import_model, train
+from app.training import calibrate, compare, fitting, import_model, publishing, train
 from payoff.errors import PayoffError
 
 PRELOADED = (
@@ -35,8 +35,8 @@ _MB = 2**20
 _RETRY_SECONDS = 30.0
 _UPKEEP_SECONDS = 3600.0
 _RUN: dict[str, Callable[[Stores, Job], None]] = {
-    train.KIND: train.run,
-    calibrate.KIND: train.run,
+    train.KIND: fitting.run,
+    calibrate.KIND: fitting.run,
     compare.KIND: compare.run,
     import_model.KIND: import_model.run,
     replay.KIND: replay.run,
@@ -87,7 +87,7 @@ def keep_up(settings: Settings, stores: Stores) -> None:
     parts: dict[str, Callable[[], object]] = {
         "expired jobs": partial(_expire_jobs, stores, settings.keep_jobs_days),
         "inline data sets": lambda: expire_inline(stores),
-        "what attempts left": lambda: train.clean_up_leftovers(stores),
+        "what attempts left": lambda: publishing.clean_up_leftovers(stores),
         "half-written files": lambda: (
             stores.registry.storage.clean_up() + stores.datasets.clean_up()
         ),

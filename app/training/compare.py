@@ -31,11 +31,11 @@ from app.stores import Stores
 from app.tables.dataset import Dataset, Table
 from app.training import jobs
 from app.training.failures import checked_posterior, finite, placed
+from app.training.fitting import built_for
 from app.training.splits import Split, folds_of, in_words, split_of
 from app.training.train import (
     Learner,
     built,
-    built_for,
     check_columns,
     check_labels,
     with_task,

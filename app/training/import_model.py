@@ -32,8 +32,9 @@ from app.training.evaluation import (
     held_out_rows,
     metrics_of,
 )
+from app.training.publishing import has_ended, publish
 from app.training.splits import Split
-from app.training.train import has_ended, listed_costs, publish
+from app.training.train import listed_costs
 from app.training.warnings import no_ranking, rare_classes, separating_features
 from payoff import progress
 from payoff.decisions.row_weights import effective_rows

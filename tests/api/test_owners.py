@@ -13,7 +13,7 @@ from fastapi import FastAPI
 
 from app.access.caller import ANYBODY, Caller, Scope
 from app.outcomes.decision import Terms, day_of
-from app.training import train
+from app.training import fitting
 from tests.api.callers import ask, called_by
 from tests.api.operations import operations
 from tests.conftest import csv_of, two_class_rows
@@ -94,7 +94,7 @@ def forests(wired, app):
             "data": two_class_rows(60),
         }
         asking("POST", "/train", json=order).raise_for_status()
-        train.run(wired.stores, queue.get(queue.claim("a worker").id))
+        fitting.run(wired.stores, queue.get(queue.claim("a worker").id))
     wired.stores.registry.refresh()
 
 

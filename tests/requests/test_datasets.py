@@ -14,7 +14,7 @@ from app.opening import prepare_stores
 from app.requests import datasets
 from app.tables.store import DatasetStore
 from app.tables.upload_request import UploadRequest
-from app.training import train
+from app.training import fitting, train
 from app.workers import make_worker
 from tests.conftest import settings_for
 from tests.jobs.waiting import eventually
@@ -60,7 +60,7 @@ def cancelled(stores, job):
 def published(stores, job):
     """Publish what the job was to make, as its process does."""
     assert stores.queue.claim("worker").id == job.id
-    train.run(stores, stores.queue.get(job.id))
+    fitting.run(stores, stores.queue.get(job.id))
     return job.dataset
 
 

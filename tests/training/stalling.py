@@ -17,7 +17,7 @@ from app.opening import open_stores
 from app.registry.card import Card
 from app.registry.loaded import Holdout
 from app.settings import Settings
-from app.training import train
+from app.training import fitting, publishing
 from tests.registry.making import HOLDOUT, make_card, make_estimator
 
 _STEPS = {
@@ -37,7 +37,7 @@ def stall(
 ) -> None:
     """Do `work` for a job; exit code 0 also where it was told that the attempt is over."""
     os.environ.update(environment)  # the fork server has that of an earlier test
-    train.trained = trained
+    fitting.trained = trained
     _stop_at(at, in_transactions=in_transactions)
     stores = open_stores(Settings.model_validate(settings))
     try:
@@ -56,8 +56,8 @@ def trained(
 
 
 WORK: dict[str, Callable[[Any, Job], object]] = {
-    "publish": train.run,
-    "clean up": lambda stores, _job: train.clean_up_leftovers(stores, -60),
+    "publish": fitting.run,
+    "clean up": lambda stores, _job: publishing.clean_up_leftovers(stores, -60),
 }
 
 

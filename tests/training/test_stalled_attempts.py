@@ -16,7 +16,7 @@ from app.jobs.tables import JOBS
 from app.opening import open_stores, prepare_stores
 from app.registry.tables import unpublished
 from app.settings import Settings
-from app.training import train
+from app.training import fitting, publishing
 from tests.effort import THOROUGH
 from tests.jobs.waiting import eventually
 from tests.registry.making import open_registry
@@ -55,7 +55,7 @@ def settings(request, tmp_path):
 @pytest.fixture
 def stores(settings, monkeypatch):
     prepare_stores(Settings.model_validate(settings)).database.close()
-    monkeypatch.setattr(train, "trained", trained)
+    monkeypatch.setattr(fitting, "trained", trained)
     stores = open_stores(Settings.model_validate(settings))
     yield stores
     stores.database.close()
@@ -129,7 +129,7 @@ def lose(stores):
 def attempt(stores, job):
     """What another worker does; False where a stopped process is in the way."""
     try:
-        train.run(stores, job)
+        fitting.run(stores, job)
     except Unavailable as error:
         stores.queue.end(job, Ending(Event.MISS, Failure(error.detail)))
         return False
@@ -154,7 +154,7 @@ def check(stores, settings, job):
         model["version"]
     ]
     assert registry.load(f"{model['name']}:{model['version']}").card.job == job.id
-    train.clean_up_leftovers(stores, -60)
+    publishing.clean_up_leftovers(stores, -60)
     assert registry.files.numbers(model["name"]) == [model["version"]]
     fresh = open_registry(settings["models"], stores.database)
     assert fresh.load(f"{model['name']}:{model['version']}").card.job == job.id

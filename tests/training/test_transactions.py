@@ -11,7 +11,7 @@ from app.errors import Conflict
 from app.jobs.job import RELEASED, Job
 from app.opening import open_stores, prepare_stores
 from app.storage import Storage
-from app.training import models, train
+from app.training import models, publishing
 from tests.conftest import settings_for
 from tests.registry.making import HOLDOUT, make_card, make_estimator
 
@@ -42,17 +42,17 @@ def test_an_attempt_that_goes_on_after_the_job_was_finished_publishes_nothing(
         monkeypatch.undo()
         card = stage(*arguments, **options)
         stores.queue.end(first, RELEASED)
-        train.publish(stores, stores.queue.claim("bob"), *trained(first))
+        publishing.publish(stores, stores.queue.claim("bob"), *trained(first))
         if cleaned:
-            train.clean_up_leftovers(stores, -60)
+            publishing.clean_up_leftovers(stores, -60)
         return card
 
     monkeypatch.setattr(stores.registry, "stage", suspended)
     with pytest.raises(Conflict):
-        train.publish(stores, first, *trained(first))
+        publishing.publish(stores, first, *trained(first))
     with pytest.raises(Conflict):  # which finds out before it has a number
-        train.publish(stores, first, *trained(first))
-    train.clean_up_leftovers(stores, -60)
+        publishing.publish(stores, first, *trained(first))
+    publishing.clean_up_leftovers(stores, -60)
     stores.registry.refresh()
     assert (
         stores.registry.files.numbers("ward")
@@ -98,9 +98,9 @@ def test_no_store_is_called_while_a_job_holds_the_write_lock(stores, monkeypatch
     for _ in range(2):
         stores.queue.submit("train", {"model": "ward"}, model="ward")
         job = stores.queue.claim("ann")
-        train.publish(stores, job, *trained(job))
+        publishing.publish(stores, job, *trained(job))
     stores.registry.stage(*trained(job)[:2])
-    train.clean_up_leftovers(stores, -60)
+    publishing.clean_up_leftovers(stores, -60)
     stores.registry.refresh()
     models.set_alias(stores, "ward", "live", 1, by=ANYBODY)
     stores.registry.delete_version("ward", 2)
