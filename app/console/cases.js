@@ -155,9 +155,9 @@ function action({ decisions: [decision], explanations: [why] = [] }) {
 }
 
 /** @param {any} answer */
-function reasons({ actions, expected_benefits: [benefits] = [], classes, probabilities: [shares], explanations: [why] = [] }) {
-  return [benefits ? table(inUnit("Expected benefit of each action"), ["action", "benefit"],
-    actions.map((/** @type {string} */ name, /** @type {number} */ j) => [name, short(benefits[j])])) : null,
+function reasons({ actions, expected_benefits: [benefits] = [], uplift: [uplift] = [], classes, probabilities: [shares] = [[]], explanations: [why] = [] }) {
+  return [benefits ? table(inUnit("Expected benefit of each action"), ["action", "benefit", ...(uplift ? ["uplift"] : [])],
+    actions.map((/** @type {string} */ name, /** @type {number} */ j) => [name, short(benefits[j]), ...(uplift ? [short(uplift[j])] : [])])) : null,
   probabilities(classes, shares), why?.contributions ? contributions(why) : null];
 }
 

@@ -1,13 +1,14 @@
 /** Jobs: training and comparing by forms made from the schemas of learners, live progress, cancelling, and what came of it. */
 
 import { ask, events, get, list, newId, path, Problem, schemas } from "./api.js";
-import { button, card, confirmed, facts, field, figures, h, put, select, short, table, time, warned } from "./dom.js";
+import { button, card, confirmed, details, facts, field, figures, h, put, select, setUnit, short, table, time, warned } from "./dom.js";
 import { Axis, whisker } from "./chart.js";
 import { ruled } from "./compare.js";
 import { BenefitMatrix, keep, keptOf, matrixOf } from "./matrix.js";
-import { link, measures, NAME } from "./models.js";
+import { isOfRewards, link, NAME, quality } from "./models.js";
 import { amountIn, numberIn, numberInput, numbersIn } from "./number.js";
 import { failed, within, worded } from "./problems.js";
+import { policyPictures } from "./rewards.js";
 
 const ENDED = new Set(["succeeded", "failed", "cancelled"]);
 const KINDS = ["train", "compare", "calibrate", "replay"];
@@ -15,7 +16,7 @@ const NEWEST = 200; // jobs that are listed
 /** What learners are for; others are offered last. @type {[string, string[]][]} */
 const PURPOSES = [["for most tables", ["auto", "logistic", "gradient_boosting", "random_forest", "kernel_logistic", "cost_naive_bayes"]],
   ["for a benefit matrix", ["benefit_logistic"]], ["for questions that cost", ["forest_chain", "budget_forest", "cost_tree"]],
-  ["for rare classes", ["hierarchical_logistic"]], ["for several labels", ["multilabel_logistic", "multilabel_forest"]]];
+  ["for rare classes", ["hierarchical_logistic"]], ["for several labels", ["multilabel_logistic", "multilabel_forest"]], ["for rewards of actions", ["rewards"]]];
 
 /** @param {string[]} parts @param {AbortSignal} signal */
 export async function view([first, second, third], signal) {
@@ -59,6 +60,7 @@ async function ordering(chosen, learner) {
 /** Whether a kind of learner can learn the labels of a data set. @param {any} found @param {Kind} kind */
 function fits({ labels, classes }, { title, properties }) {
   const isForSeveral = title.startsWith("multilabel");
+  if (title === "rewards") return labels.length === 1 && typeof (classes?.[0] ?? 0) === "number";
   return labels.length > 1 ? isForSeveral : !isForSeveral && (classes !== null || "task" in properties);
 }
 
@@ -135,7 +137,7 @@ function suggested(name) {
 /** @param {any} dataset @param {Kind[]} kinds @param {Stakes} stakes */
 function comparing(dataset, kinds, stakes) {
   const usual = ["logistic", "random_forest", "gradient_boosting"];
-  const boxes = kinds.map((kind) => /** @type {const} */ ([kind.title,
+  const boxes = kinds.filter(({ title }) => title !== "rewards").map((kind) => /** @type {const} */ ([kind.title,
     h("input", { type: "checkbox", checked: usual.includes(kind.title) })]));
   const folds = numberInput({ min: 2, max: 20, step: 1, value: "5", needed: true }), split = splits(dataset);
   const [over, under] = [1, 2].map(() => numberInput({ min: 0, value: "1", needed: true }));
@@ -220,11 +222,14 @@ function state(kind, job) {
 }
 
 /** @param {any} job */
-function trained({ model, metrics }) {
+function trained({ model, metrics, requested }) {
   const ref = `${model.name}:${model.version}`;
-  return card(`Published: ${ref}`, measures(metrics ?? {}),
+  setUnit(requested?.unit);
+  const isByRewards = isOfRewards({ learner: requested?.learner ?? {} });
+  return [card(`Published: ${ref}`, quality(metrics ?? {}),
     h("div", { class: "row" }, h("a", { href: link("cases", ref) }, "Decide cases"),
-      h("a", { href: link("lab", ref) }, "Matrix lab"), h("a", { href: link("models", model.name, model.version) }, "Card")));
+      isByRewards ? null : h("a", { href: link("lab", ref) }, "Matrix lab"), h("a", { href: link("models", model.name, model.version) }, "Card"))),
+  metrics?.calibration ? policyPictures(metrics) : null];
 }
 
 /** @param {any} job */
@@ -260,6 +265,7 @@ class LearnerForm {
   #kind;
   #doc = h("small", null);
   #parameters = h("div", { class: "fields" });
+  #details = details("Parameters", this.#parameters);
   /** @type {Map<string, () => unknown>} */
   #values = new Map();
 
@@ -276,18 +282,27 @@ class LearnerForm {
   }
 
   draw() {
-    return h("div", null, field("Learner", this.#kind), this.#doc, h("details", { open: Object.keys(this.first).length > 0 }, h("summary", null, "Parameters"),
-      this.#parameters));
+    return h("div", null, field("Learner", this.#kind), this.#doc, this.#details);
   }
 
   /** The learner as `/train` takes it. @returns {Record<string, unknown>} */
   get learner() {
     const given = [...this.#values].map(([name, value]) => [name, value()]).filter(([, value]) => value !== undefined);
-    return { kind: this.#kind.value, ...Object.fromEntries(given), ...this.given };
+    return { kind: this.#kind.value, ...Object.fromEntries(given), ...this.#fixed };
+  }
+
+  get #chosen() {
+    return this.kinds.find((one) => one.title === this.#kind.value) ?? this.kinds[0];
+  }
+
+  /** What is given, where the kind takes it. */
+  get #fixed() {
+    return Object.fromEntries(Object.entries(this.given).filter(([name]) => name in this.#chosen.properties));
   }
 
   #draw() {
-    const kind = this.kinds.find((one) => one.title === this.#kind.value) ?? this.kinds[0];
+    const kind = this.#chosen;
+    this.#details.open = kind.title === "rewards" || Object.keys(this.first).length > 0; // columns of a log have no usual names
     put(this.#doc, kind.description.replaceAll("`", ""));
     this.#values.clear();
     put(this.#parameters, Object.entries(kind.properties).filter(([name]) => name !== "kind" && !(name in this.given)).map(([name, schema]) => {
@@ -323,7 +338,7 @@ function parameter(schema) {
       placeholder: `default ${shown}` });
     return [input, () => numberIn(input) ?? undefined];
   }
-  const input = h("input", { placeholder: `default ${shown}` });
+  const input = h("input", { placeholder: schema.default ? `default ${shown}` : null });
   return [input, () => (input.value === "" ? undefined : parsed(input.value, types))];
 }
 

@@ -8,7 +8,7 @@ import { button, card, details, facts, field, h, inUnit, put, select, setUnit, s
 import { Guarantee } from "./guarantee.js";
 import { Limits, prices } from "./limits.js";
 import { BenefitMatrix, keep, matrixOf, matrixOfCard, snippets, worded } from "./matrix.js";
-import { chooser, link } from "./models.js";
+import { chooser, isOfRewards, link } from "./models.js";
 import { failed, within } from "./problems.js";
 import { SavedMatrices } from "./saved.js";
 
@@ -24,8 +24,8 @@ export async function view([ref]) {
   const found = await cardOf(ref);
   setUnit(found.unit);
   const head = h("h1", null, "Matrix lab: ", h("a", { href: link("models", found.name, found.version) }, ref));
-  if (!found.classes || found.labels.length > 1) return h("div", null, head,
-    h("p", null, "This model predicts numbers or sets of labels: it has no benefit matrix. ",
+  if (!found.classes || found.labels.length > 1 || isOfRewards(found)) return h("div", null, head,
+    h("p", null, "This model predicts numbers, sets of labels or rewards: it has no benefit matrix. ",
       h("a", { href: link("cases", ref) }, "Decide cases"), "."));
   return new Lab(ref, found).draw(head);
 }

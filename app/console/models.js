@@ -7,6 +7,7 @@ import { inForm, looks } from "./forms.js";
 import { matrixOfCard } from "./matrix.js";
 import { calibration, decisionsToCome } from "./pictures.js";
 import { within } from "./problems.js";
+import { policy, policyPictures } from "./rewards.js";
 
 export const NAME = "[a-z0-9][a-z0-9_\\-]{0,63}"; // of a model or an alias
 
@@ -79,8 +80,8 @@ export async function chooser(title, view, toCome = decisionsToCome) {
 }
 
 /** What can be done with a model. @param {string} ref */
-function uses(ref) {
-  return h("span", { class: "uses" }, h("a", { href: link("lab", ref), "aria-label": `Matrix lab of ${ref}` }, "Matrix lab"), " · ",
+function uses(ref, hasLab = true) {
+  return h("span", { class: "uses" }, hasLab ? [h("a", { href: link("lab", ref), "aria-label": `Matrix lab of ${ref}` }, "Matrix lab"), " · "] : null,
     h("a", { href: link("cases", ref), "aria-label": `Cases of ${ref}` }, "Cases"), " · ",
     h("a", { href: link("outcomes", ref), "aria-label": `Outcomes of ${ref}` }, "Outcomes"));
 }
@@ -134,14 +135,15 @@ function aliases(found, trains) {
 /** @param {string} name @param {number} version */
 async function one(name, version) {
   const found = await get(path("models", name, "versions", version));
-  const ref = `${name}:${version}`, isJudged = found.classes && found.labels.length === 1, pictures = h("div", null);
+  const ref = `${name}:${version}`, pictures = h("div", null), isJudged = found.classes && found.labels.length === 1 && !isOfRewards(found);
   setUnit(found.unit);
   if (isJudged) void within(pictures, () => curves(found, ref));
+  if (found.metrics.calibration) put(pictures, policyPictures(found.metrics));
   return h("div", null, h("h1", null, h("a", { href: link("models", name) }, name), ` version ${version}`),
-    h("p", null, uses(ref)),
+    h("p", null, uses(ref, !isOfRewards(found))),
     warned(found.warnings),
     h("div", { class: "columns" },
-      card("Model", facts([["learner", found.learner.kind], ["classes", found.classes?.join(", ")],
+      card("Model", facts([["learner", found.learner.kind], [isOfRewards(found) ? "actions" : "classes", found.classes?.join(", ")],
         ["made", time(found.created_at)], found.unit && ["amounts in", found.unit],
         ["rows", short(found.data.rows, 9)],
           ["evaluated on", found.data.evaluation ? found.data.evaluation.in_words ?? found.data.evaluation.method : `${found.data.holdout_rows} held-out rows`]]),
@@ -149,7 +151,7 @@ async function one(name, version) {
         ...Object.entries(found.learner.parameters).map(([key, value]) => [key, JSON.stringify(value)]),
         ["data set", found.data.dataset ?? "–"], ...[["digest", found.data.digest], ["SHA-256 of the model", Object.values(found.sha256)[0]]]
           .map(([name, value]) => [name, `${value.slice(0, 16)}…`])]))),
-      card("Quality on rows not seen in training", measures(found.metrics), perClass(found.metrics.per_class))),
+      card("Quality on rows not seen in training", quality(found.metrics), perClass(found.metrics.per_class))),
     pictures,
     card("Features", table("As in training", ["feature", "type", "values", "price"],
       found.features.map((/** @type {any} */ feature) => [
@@ -181,8 +183,18 @@ export function price(costs, name) {
   return short(found.cost, 9) + (found.group ? `, then ${short(found.discounted_cost, 9)} (${found.group})` : "");
 }
 
+/** Whether a version learned from rewards: it has actions in place of classes, and no matrix. @param {any} version its card */
+export function isOfRewards({ learner }) {
+  return learner.kind === "rewards";
+}
+
+/** Of a card or job: what a policy earns, or those that are single values. @param {Record<string, any>} metrics */
+export function quality(metrics) {
+  return metrics.calibration ? policy(metrics) : measures(metrics);
+}
+
 /** Those that are single values. @param {Record<string, any>} metrics */
-export function measures(metrics) {
+function measures(metrics) {
   return facts(Object.entries(metrics).filter(([, value]) => typeof value === "number")
     .map(([name, value]) => [words(name), short(value)]));
 }

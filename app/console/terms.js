@@ -1,9 +1,10 @@
 /** What is at stake where cases are decided: a matrix between classes, or what a quantity costs. */
 
-import { card, field, h, put } from "./dom.js";
+import { card, field, h, put, select } from "./dom.js";
 import { Limits } from "./limits.js";
 import { BenefitMatrix, columnsOf, identity, inWords, keep, matrixOf, worded } from "./matrix.js";
-import { numberIn, numberInput, parsed, refused, why } from "./number.js";
+import { isOfRewards } from "./models.js";
+import { numberIn, numberInput, numbersIn, parsed, refused, why } from "./number.js";
 import { SavedMatrices } from "./saved.js";
 
 /** @typedef {Record<string, unknown>} Fields of a request */
@@ -198,8 +199,41 @@ class NumberTerms extends Terms {
   }
 }
 
+/** Costs of actions whose rewards a model learned, and the action that the others are compared with. */
+class RewardTerms extends Terms {
+  #baseline;
+  #costs;
+
+  /** @param {any} version */
+  constructor(version) {
+    super(version);
+    const names = version.classes.map(String);
+    this.limits.of(names);
+    this.#baseline = select([["", "no uplift"], ...names.map((/** @type {string} */ name) => [name, name])], version.learner.parameters.baseline ?? "");
+    this.#costs = new Map(names.map((/** @type {string} */ name) => [name, numberInput()]));
+  }
+
+  /** @returns {any} */
+  get stakes() {
+    const costs = numbersIn(this.#costs), baseline = this.#baseline.value;
+    return { ...(Object.keys(costs).length ? { costs } : {}), ...(baseline ? { baseline } : {}) };
+  }
+
+  get words() {
+    const costs = Object.entries(this.stakes.costs ?? {});
+    return costs.map(([name, cost]) => `costs of ${cost} for ${name}`).join(", ");
+  }
+
+  draw() {
+    const fields = h("div", { class: "fields", oninput: () => this.changed() },
+      field("Uplift over", this.#baseline), [...this.#costs].map(([name, input]) => field(`Cost of ${name}`, input)));
+    return h("div", null, card("Costs of actions", h("p", null, "The action with the largest expected reward less its cost is decided."), fields), this.recording());
+  }
+}
+
 /** @param {any} version its card @returns {Terms} */
 export function termsOf(version) {
+  if (isOfRewards(version)) return new RewardTerms(version);
   if (version.labels.length > 1) return new Terms(version);
   return version.classes ? new MatrixTerms(version) : new NumberTerms(version);
 }

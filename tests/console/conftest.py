@@ -16,6 +16,7 @@ from app.opening import prepare_stores
 from tests.conftest import serving, settings_for, trained, two_class_rows
 from tests.console.demo import prepare
 from tests.console.loans import prepare as prepare_loans
+from tests.console.offers import prepare as prepare_offers
 from tests.console.tab import Site, Tab
 from tests.servers.fixtures import absent
 
@@ -121,6 +122,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 def demo(site: Site) -> Site:
     """The service with the model `triage` of `tests.console.demo`, too."""
     prepare(site.client)
+    return site
+
+
+@pytest.fixture(scope="session")
+def offers(site: Site) -> Site:
+    """The service with the model of `tests.console.offers`, too."""
+    prepare_offers(site.client)
     return site
 
 

@@ -85,11 +85,14 @@ VIEWS: dict[str, Callable[[Any], None]] = {
     "outcomes/triage@champion": reported,
 }  # of each there is a picture, named after the part before the first slash
 WITHOUT = ("start", "models", "models/woods", "models/woods/1", "lab", "lab/woods@champion", "cases/woods:1", "jobs",
-           "outcomes", "outcomes/woods", "lab/loans:1", "cases/loans:1", "cases/rents:1")  # fmt: skip
+           "outcomes", "outcomes/woods", "lab/loans:1", "cases/loans:1", "cases/rents:1",
+           "models/offers/1", "lab/offers:1", "cases/offers:1")  # fmt: skip
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_view_fits_a_phone_and_is_accessible(browser, demo, loans, scheme):
+def test_every_view_fits_a_phone_and_is_accessible(
+    browser, demo, loans, offers, scheme
+):
     axe = _axe()
     rules = {"resultTypes": ["violations"]} | (
         {"runOnly": ["color-contrast"]} if scheme == "dark" else {}
