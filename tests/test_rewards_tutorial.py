@@ -30,5 +30,13 @@ def test_the_python_answers_as_printed(tmp_path):
             names["print"] = functools.partial(print, file=text)
             url = str(client.base_url).rstrip("/")
             exec(code.replace("http://127.0.0.1:8000", url), names)
-            assert text.getvalue() == printed
+            assert _shown(text.getvalue()) == _shown(printed)
         names["client"].close()
+
+
+def _shown(text: str) -> list[Any]:
+    """The text, sums of rewards to 5 %: with other decimals single decisions may differ."""
+    parts = re.split(r"(?<=learned |st mean )(\d+)", text)
+    return [
+        pytest.approx(int(part), rel=0.05) if part.isdigit() else part for part in parts
+    ]
