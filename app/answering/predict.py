@@ -10,7 +10,6 @@ from pydantic import BaseModel, Field, RootModel, WithJsonSchema
 from app.access.caller import Caller
 from app.answering.decide import (
     Answer,
-    check_finite,
     decide,
     decide_by_probabilities,
     extent,
@@ -222,9 +221,7 @@ def _answer(model: Loaded | None, question: PredictQuestion) -> Answer | Quantit
         check_fields(fields, model)
         return decide_by_probabilities(fields.classes or (), rows.X, fields, rows)
     if model.rewarded:
-        expected = model.estimator.posterior(rows.X)
-        check_finite(expected)
-        return decide_by_rewards(model, fields, rows, expected)
+        return decide_by_rewards(model, fields, rows)
     if not model.regression:
         return decide(model, fields, rows, key)
     warnings = [*model.card.warnings, *rows.warnings]

@@ -257,9 +257,9 @@ def predicted_batch(
     rows = np.arange(len(ids.ids))
     P = answer.probabilities
     propensities = answer.propensities
-    if answer.chances is not None:
+    if answer.chances is not None and answer.expected_benefits is not None:
         expected = P[rows, answer.choice]  # the reward, before costs
-        P = np.hstack((P, answer.chances))
+        P = np.hstack((P, answer.chances, answer.expected_benefits))
         decided = Decided(terms, term, answer.choice, P, expected, propensities)
         decided = replace(decided, instances=texts, segments=segments)
         return batch(decided, ids, caller)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from app.answering.decide import Answer
+from app.answering.decide import Answer, check_finite
 from app.outcomes.decision import EXPECTED_REWARD
 from app.registry.loaded import Loaded
 from app.requests.fields import CaseCell
@@ -28,15 +28,15 @@ _OF_CLASSES = (
 )
 
 
-def decide_by_rewards(
-    model: Loaded, fields: RuleFields, rows: Rows, expected: np.ndarray
-) -> Answer:
-    """The actions with the largest expected rewards (n, A) less their costs, and the uplift of each
-    over the baseline. O(n A).
+def decide_by_rewards(model: Loaded, fields: RuleFields, rows: Rows) -> Answer:
+    """The actions with the largest expected rewards less their costs, and the uplift of each over
+    the baseline. O(n A) beside the model's own work.
 
     Raises Invalid with the place of a field that does not fit the model.
     """
     reject(_flaws(model, fields))
+    expected = model.estimator.posterior(rows.X)
+    check_finite(expected)
     net = expected - _costs(model, fields, rows)
     # Of one certain class, with a matrix for each row.
     certain = np.ones((len(net), 1))

@@ -14,6 +14,7 @@ from app.access.caller import Caller
 from app.answering.decide import decide
 from app.answering.predict import PredictFields
 from app.answering.record import explored
+from app.answering.rewards import decide_by_rewards
 from app.errors import NotFound
 from app.outcomes.decision import Batch, day_of
 from app.outcomes.shadows import Shadows
@@ -76,12 +77,12 @@ def _problem(stores: Stores, card: Card, reference: str) -> str:
 
 def _mismatch(card: Card, challenger: Card, reference: str) -> str:
     """How a challenger differs from the card's model; empty where it decides about the same."""
-    if challenger.rewarded or card.rewarded:
-        return "a model that learned from rewards has no challengers"
+    if challenger.rewarded != card.rewarded:
+        return "of the two versions one learned from rewards, and the other did not"
     if [str(c) for c in challenger.classes or ()] != [
         str(c) for c in card.classes or ()
     ]:
-        return f"{reference!r} has other classes"
+        return f"{reference!r} has other {'actions' if card.rewarded else 'classes'}"
     if [f.name for f in challenger.features] != [f.name for f in card.features]:
         return f"{reference!r} has other features, or has them in another order"
     return ""
@@ -181,11 +182,12 @@ class ShadowDecider:
     def _decide(self, challenger: str, offered: Offered) -> None:
         try:
             model = self._registry.load(challenger)
-            answer = decide(model, offered.question, offered.rows_for(model))
+            verb = decide_by_rewards if model.rewarded else decide
+            answer = verb(model, offered.question, offered.rows_for(model))
             share = offered.question.explore
-            if (
-                share is not None
-            ):  # the draw is the same, or the challenger would explore less
+            # The draw is the same, or the challenger would explore less. By rewards it is judged
+            # without exploration, since a choice that follows the draw has no chance of its own.
+            if share is not None and not model.rewarded:
                 answer = explored(answer, offered.model.name, offered.ids, share)
             self._shadows.keep(
                 offered.ids,

@@ -104,7 +104,8 @@ class Terms:
     A quantity (the rule `UNIT_COSTS`) has one class of all numbers, and one action. The quantity
     and the ends of its interval are in the place of the probabilities, and minus its expected cost
     in that of the expected benefit. A decision by rewards has one class, too: the expected rewards
-    of all actions, before costs, and then their chances are in the place of the probabilities.
+    of all actions, their chances, and these rewards less costs are in the place of the
+    probabilities.
     """
 
     verb: str  # predict or acquire
@@ -131,7 +132,7 @@ class Terms:
     def width(self) -> int:
         """How many numbers are recorded in the place of probabilities."""
         if self.rewarded:
-            return 2 * len(self.actions)
+            return 3 * len(self.actions)
         return OF_QUANTITY if self.rule == UNIT_COSTS else len(self.classes)
 
     def labelled(self, truth: Label | float) -> tuple[Label | float, float | None]:

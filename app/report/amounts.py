@@ -55,6 +55,13 @@ class Versus(BaseModel):
     reason: str | None = Field(default=None, description="why it is undecided")
 
 
+class Judged(BaseModel):
+    """Whether a policy earns more by a log of rewards."""
+
+    verdict: Literal["better", "worse", "undecided", "cannot_be_judged"] | None = None
+    reason: str | None = Field(default=None, description="why there is no verdict")
+
+
 class ActionCoverage(BaseModel):
     """How often the truth is known after an action."""
 

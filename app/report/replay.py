@@ -3,12 +3,10 @@ known. A request is checked and becomes a job; the job's own process replays.
 """
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache, partial
 from itertools import repeat
-from time import time
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -19,13 +17,13 @@ from app.access.caller import Caller
 from app.answering.decide import decide_by_probabilities
 from app.errors import NotFound
 from app.jobs.job import Job
-from app.outcomes.decision import UNKNOWN, Cases, Terms, day_of
+from app.outcomes.decision import UNKNOWN, Cases, Terms
 from app.registry.card import Card
 from app.registry.snapshot import Reference
 from app.report.alternatives import Alternative, documents
 from app.report.changes import trained
-from app.report.earned import ActionCounts
-from app.report.report import matured, maturing, reservations
+from app.report.replay_pass import ReplayPass
+from app.report.reward_replay import RewardReplay
 from app.report.slices import Slice, slices
 from app.report.ways import way
 from app.requests.fields import ByClass, Number, Period, Text, WireModel
@@ -48,7 +46,6 @@ from payoff.decisions.benefit import decide
 from payoff.decisions.priors import as_priors, under_priors
 from payoff.errors import Flaw, Invalid, PayoffError, below, pointer, reject
 from payoff.evidence.intervals import LARGEST_EARNED
-from payoff.evidence.truths import Maturity
 
 KIND = "replay"
 _DEFAULT_RULES = ({"rule": "expected_benefit"}, {"rule": "most_probable"})
@@ -99,14 +96,51 @@ def submit(
     model = Reference.parse(reference)
     has_version = model.version is not None or model.alias is not None
     card = card_of(stores, reference)
-    if card.classes is None or not card.has_classes:
+    if card.classes is None or not (card.has_classes or card.rewarded):
         raise Invalid(
-            f"{model.name!r} predicts numbers, rewards, or several labels;"
-            " decisions among classes are replayed"
+            f"{model.name!r} predicts numbers, or several labels;"
+            " decisions among classes or by rewards are replayed"
         )
-    matrix = named_matrix(
-        with_saved(stores, request, model.name, card.classes), card.classes
+    versions = _versions(stores, request.models, card, caller)
+    actions = (name for version in versions for name in version.classes or ())
+    spec = ReplaySpec(
+        model=model.name,
+        classes=list(dict.fromkeys((*card.classes, *actions))),
+        versions=[card.version] if has_version else None,
+        models=list(dict.fromkeys(f"{card.name}:{card.version}" for card in versions)),
+        since=request.since,
+        until=request.until,
     )
+    if card.rewarded:
+        _check_of_rewards(request)
+    else:
+        stakes = _stakes(stores, request, model.name, card)
+        spec = spec.model_copy(update=stakes)
+    return jobs.submit(
+        stores, caller, KIND, spec, model=model.name, dataset=None, key=key
+    )
+
+
+def _check_of_rewards(request: ReplayRequest) -> None:
+    """Invalid where more than versions is to be replayed of decisions by rewards."""
+    flaws = [
+        Flaw(place, "of a model that learned from rewards only 'models' are replayed")
+        for place, value in (
+            ("/rules", request.rules),
+            (request.place, request.stated),
+            ("/actions", request.actions),
+        )
+        if value
+    ]
+    reject(flaws)
+
+
+def _stakes(
+    stores: Stores, request: ReplayRequest, model: str, card: Card
+) -> dict[str, Any]:
+    """The rules and the matrix of a replay among the classes of a card, as the job has them."""
+    classes = list(card.classes or ())
+    matrix = named_matrix(with_saved(stores, request, model, classes), classes)
     benefits = actions = None
     if matrix is not None:
         if np.abs(matrix.benefits).max() > LARGEST_EARNED:
@@ -126,22 +160,13 @@ def submit(
             check_fields(_question(rule), None)
             if rule.get("priors") is not None:
                 with below("/priors"):
-                    as_priors(rule["priors"], [str(name) for name in card.classes])
-    spec = ReplaySpec(
-        model=model.name,
-        classes=list(card.classes),
-        versions=[card.version] if has_version else None,
-        models=_versions(stores, request.models, card, caller),
-        rules=rules,
-        benefits=benefits,
-        actions=actions,
-        forms={feature.name: feature.form for feature in card.features if feature.form},
-        since=request.since,
-        until=request.until,
-    )
-    return jobs.submit(
-        stores, caller, KIND, spec, model=model.name, dataset=None, key=key
-    )
+                    as_priors(rule["priors"], list(map(str, classes)))
+    return {
+        "rules": rules,
+        "benefits": benefits,
+        "actions": actions,
+        "forms": {part.name: part.form for part in card.features if part.form},
+    }
 
 
 def _question(rule: Mapping[str, Any], benefits: Any = ()) -> RuleFields:
@@ -151,9 +176,9 @@ def _question(rule: Mapping[str, Any], benefits: Any = ()) -> RuleFields:
 
 def _versions(
     stores: Stores, references: list[str], card: Card, caller: Caller
-) -> list[str]:
-    """The models as `name:version`; Invalid or NotFound below /models."""
-    versions: list[str] = []
+) -> list[Card]:
+    """The cards of the models; Invalid or NotFound below /models."""
+    versions: list[Card] = []
     flaws: list[Flaw] = []
     for i, reference in enumerate(references):
         caller.need_model(reference)
@@ -161,72 +186,45 @@ def _versions(
             version = card_of(stores, reference)
         except NotFound as error:
             raise NotFound.at(pointer("models", i), error.detail) from error
-        if version.classes != card.classes:
-            flaws.append(
-                Flaw(
-                    pointer("models", i),
-                    f"{reference!r} has other classes than {card.name!r}",
-                )
+        if version.rewarded != card.rewarded:
+            message = (
+                "of the two models one learned from rewards, and the other did not"
             )
-        versions.append(f"{version.name}:{version.version}")
+            flaws.append(Flaw(pointer("models", i), message))
+        elif version.classes != card.classes and not card.rewarded:
+            message = f"{reference!r} has other classes than {card.name!r}"
+            flaws.append(Flaw(pointer("models", i), message))
+        versions.append(version)
     reject(flaws)
-    return list(dict.fromkeys(versions))
+    return versions
 
 
 def run(stores: Stores, job: Job) -> None:
     """Replay, and finish `job` with the figures as its result."""
-    replay = Replay(stores, ReplaySpec.model_validate(job.spec))
+    spec = ReplaySpec.model_validate(job.spec)
+    replay = Replay(stores, spec) if spec.rules else RewardReplay(stores, spec)
     with progress.part(0.0, 1.0, "replaying"):
         replay.read()
     with stores.database.writing() as connection:
         stores.queue.succeed(connection, job, replay.document())
 
 
-class Replay:
-    """The pass over all cases, day by day."""
+class Replay(ReplayPass):
+    """Rules and matrices among classes, by recorded probabilities or those of versions."""
 
     def __init__(self, stores: Stores, spec: ReplaySpec) -> None:
-        self._archive = stores.archive
-        self._spec = spec
-        self._models = {name: stores.registry.load(name) for name in spec.models}
+        super().__init__(stores, spec)
         matrix = read_matrix(
             MatrixFields.model_construct(benefits=spec.benefits), spec.classes
         )
         self._case_benefits = None if matrix is None else matrix.cases
+        self.needs_instances = bool(spec.models) or self._case_benefits is not None
         self._trained = cache(partial(trained, stores, spec.model))
-        self._left_out: Counter[str] = Counter()
-        self._actions = ActionCounts()
-        self._maturity = Maturity()
-        self._decisions = 0
-        self._known = 0
         self.alternatives = [
             Alternative(name, rule)
             for name in (None, *spec.models)
             for rule in spec.rules
         ]
-
-    def read(self) -> None:
-        spec = self._spec
-        recorded = partial(
-            self._archive.cases,
-            spec.model,
-            since=spec.since,
-            until=spec.until,
-            versions=spec.versions,
-        )
-        self._maturity = matured(recorded(arrivals_only=True), time())
-        last = day_of(time() if spec.until is None else spec.until)
-        first = None
-        needs_instances = bool(spec.models) or self._case_benefits is not None
-        for cases in recorded(with_instances=needs_instances):
-            first = cases.day if first is None else first
-            for part in self._comparable(cases):
-                self._decisions += len(part)
-                self._known += int(np.count_nonzero(part.known))
-                self._add(part)
-            progress.report(
-                (cases.day + 1 - first) / max(last + 1 - first, 1), "replaying"
-            )
 
     def _add(self, part: Slice) -> None:
         """Add a slice to the alternatives, until they fail."""
@@ -238,30 +236,15 @@ class Replay:
                 except PayoffError as error:
                     alternative.failure = error.detail
 
-    def document(self) -> dict[str, Any]:
-        """The job's result."""
-        selective = self._actions.document()
-        maturity = self._maturity
-        return {
-            "model": self._spec.model,
-            "versions": self._spec.versions,
-            "decisions": self._decisions,
-            "known": self._known,
-            "left_out": dict(self._left_out),
-            "selective": selective,
-            "maturing": maturing(maturity),
-            "alternatives": documents(
-                self.alternatives, selective=selective["is"], late=maturity.reason
-            ),
-            "warnings": list(reservations(maturity, selective=selective["is"])),
-        }
+    def _alternatives(self, *, selective: bool) -> list[dict[str, Any]]:
+        return documents(
+            self.alternatives, selective=selective, late=self._maturity.reason
+        )
 
     def _comparable(self, cases: Cases) -> Iterator[Slice]:
         """Slices of cases under the same priors, with the terms under which they are replayed; the
         other cases are counted.
         """
-        for part in slices(cases, self._maturity.since):
-            self._actions.add(part)
         cases, matrices = self._matrices(cases)
         # The place of each action among those that are replayed; the last column is for no action.
         width = max((len(terms.actions) for terms in cases.terms), default=0) + 1

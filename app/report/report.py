@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -29,7 +29,7 @@ from app.report.changes import (
 from app.report.earned import UNEQUAL, Account, ActionCounts, GroupAccount, basis
 from app.report.guarantees import Guarantees
 from app.report.quantities import Quantities
-from app.report.rewards import RewardDecisions
+from app.report.rewards import RewardDecisions, RewardSums
 from app.report.slices import Slice, slices
 from app.report.ways import Exploration, Ways, gain
 from app.stores import Stores
@@ -103,10 +103,8 @@ def report(
     features = feature_changes(instances, partial(lacked, stores, model.name))
     sections = document(read, [*scores, *features])
     if (sections["quantities"] or sections["rewards"]) and not sections["decisions"]:
-        if by is not None:
-            raise Invalid.at(
-                "/by", "quantities and rewards have no groups; leave out 'by'"
-            )
+        if by is not None and sections["quantities"]:
+            raise Invalid.at("/by", "quantities have no groups; leave out 'by'")
         sections = {
             name: sections[name]
             for name in ("quantities", "rewards", "maturing", "warnings")
@@ -182,7 +180,7 @@ def document(read: Read, changes: Sequence[Changed]) -> dict[str, Any]:
     if read.quantities.decisions:
         quantities = read.quantities.document(maturity.reason)
     if read.rewards.decisions:
-        rewards = read.rewards.document(doubt)
+        rewards = _of_rewards(read, doubt)
     details = {
         "maturing": maturing(maturity),
         "selective": selective,
@@ -211,6 +209,20 @@ def document(read: Read, changes: Sequence[Changed]) -> dict[str, Any]:
         **details,
         "quantities": quantities,
         "rewards": rewards,
+    }
+
+
+def _of_rewards(read: Read, doubt: str | None) -> dict[str, Any]:
+    """The section on decisions by rewards, with the promises of each group."""
+    known, decisions = read.rewards.realised.count, read.rewards.decisions
+    about = basis(known, decisions, selective=False, reason=doubt)
+    groups = None
+    if read.by is not None:
+        groups = _grouped(read.reward_groups, about, doubt, ("difference",))
+    return {
+        **read.rewards.document(about, doubt),
+        **read.rewards.policies(doubt),
+        "groups": groups,
     }
 
 
@@ -263,7 +275,10 @@ def maturing(maturity: Maturity) -> dict[str, Any]:
 
 
 def _grouped(
-    groups: Mapping[Any, GroupAccount], basis: str, reason: str | None
+    groups: Mapping[Any, GroupAccount] | Mapping[Any, RewardSums],
+    basis: str,
+    reason: str | None,
+    tested: Sequence[str] = ("difference", "calibration"),
 ) -> list[dict[str, Any]]:
     """The figures of each group, in the order of its name: numbers before text. Verdicts are
     corrected for the number of groups (Holm).
@@ -275,8 +290,7 @@ def _grouped(
     names = sorted(groups, key=order)
     accounts = [groups[name].document(basis, reason) for name in names]
     parts: list[list[dict[str, Any]]] = [
-        [account[name] for account in accounts]
-        for name in ("difference", "calibration")
+        [account[name] for account in accounts] for name in tested
     ]
     for part in parts:
         adjusted = holm_of_known([line["p_value"] for line in part])
@@ -387,7 +401,12 @@ class Read:
     shares: ClassShares = field(default_factory=ClassShares)
     scores: Scores = field(default_factory=Scores)
     guarantees: Guarantees = field(default_factory=Guarantees)
-    groups: dict[Any, GroupAccount] = field(default_factory=dict)
+    groups: dict[Any, GroupAccount] = field(
+        default_factory=partial(defaultdict, GroupAccount)
+    )
+    reward_groups: dict[Any, RewardSums] = field(
+        default_factory=partial(defaultdict, RewardSums)
+    )
     classes: dict[int, tuple[Label, ...]] = field(default_factory=dict)
 
     def add(self, cases: Cases) -> None:
@@ -406,6 +425,8 @@ class Read:
             if part.stack.terms[0].rewarded:
                 self.rewards.add(part)
                 self.actions.add(part)
+                if self.by is not None:
+                    self._group(part, self.by, self.reward_groups)
                 continue
             for section in sections:
                 section.add(part)
@@ -413,21 +434,25 @@ class Read:
                 self.guarantees.add(part)
             self.shares.add(part, self.trained)
             if self.by is not None:
-                self._group(part, self.by)
+                self._group(part, self.by, self.groups)
         for term in cases.terms:
             self.classes.setdefault(term.version, term.classes)
 
-    def _group(self, part: Slice, by: By) -> None:
+    def _group(
+        self,
+        part: Slice,
+        by: By,
+        accounts: Mapping[Any, GroupAccount] | Mapping[Any, RewardSums],
+    ) -> None:
+        """Add the cases to the accounts of their groups, of which each is made when needed."""
         names, code = groups(part, by, self.common)
         for place in np.unique(code):
-            if names[place] not in self.groups and len(self.groups) >= MAX_GROUPS:
+            if names[place] not in accounts and len(accounts) >= MAX_GROUPS:
                 raise Invalid.at(
                     "/by",
                     f"there are more than {MAX_GROUPS:,} groups; send since and until",
                 )
-            self.groups.setdefault(names[place], GroupAccount()).add(
-                part, np.flatnonzero(code == place)
-            )
+            accounts[names[place]].add(part, np.flatnonzero(code == place))
 
 
 def groups(

@@ -188,8 +188,13 @@ def decision(stores: Stores, caller: Caller, id_: str) -> dict[str, Any]:
         "explanation": None,
     }
     if terms.rewarded:
-        document["probabilities"], document["chances"] = None, P[len(terms.actions) :]
-        document["expected_rewards"] = P[: len(terms.actions)]
+        rewards, chances, benefits = np.split(P, 3)
+        document |= {
+            "probabilities": None,
+            "expected_rewards": rewards,
+            "chances": chances,
+            "expected_benefits": benefits,
+        }
     elif terms.benefits is not None:
         B = np.array(terms.benefits)
         document |= {

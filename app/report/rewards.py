@@ -1,5 +1,5 @@
-"""The section on decisions by rewards: what was promised and earned, and what the best actions and
-single ones would have earned.
+"""The section on decisions by rewards: what was promised and earned, and what the best actions,
+challengers and single actions would have earned.
 """
 
 from collections import defaultdict
@@ -8,23 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from app.outcomes.decision import Label
-from app.report.earned import TOLERANCE, amount, basis, total
+from app.outcomes.decision import UNKNOWN, Label
+from app.report.earned import TOLERANCE, amount, total
+from app.report.policies import ROBUST, PolicyLog, document, judged_rows, log_columns
 from app.report.slices import Slice
 from app.report.ways import Kept
 from payoff.evidence.intervals import MeanSums, PromiseInterval
-from payoff.evidence.policies import LoggedRewards, gain_over, judge
-
-_ROBUST = "decisions with known reward that were carried out, doubly robust by recorded chances"
+from payoff.evidence.policies import gain_over, judge
 
 
 @dataclass
-class RewardDecisions:
+class RewardSums:
     """Sums over decisions by rewards; `decisions` counts those without a reward, too.
 
     `promised` is what the model expected of the actions really performed, of cases with a reward.
-    `logs` are, by the actions that could be chosen, columns of the cases that were carried out as
-    decided: action, reward, expected rewards and chances of all actions.
     """
 
     decisions: int = 0
@@ -33,34 +30,25 @@ class RewardDecisions:
     realised: MeanSums = field(default_factory=MeanSums)
     difference: MeanSums = field(default_factory=MeanSums)
     overridden: int = 0
-    logs: dict[tuple[Label, ...], Kept] = field(
-        default_factory=lambda: defaultdict(Kept)
-    )
 
-    def add(self, part: Slice) -> None:
-        """Add the cases of a slice of decisions by rewards."""
-        self.decisions += len(part)
-        rows = np.flatnonzero(part.known)
-        if not len(rows):
-            return
-        expected = part.probabilities[rows, : len(part.stack.actions)]
-        promised = expected[np.arange(len(rows)), part.performed[rows]]
+    def add(self, part: Slice, rows: np.ndarray | None = None) -> None:
+        """Add the cases of a slice of decisions by rewards: all, or these rows of it."""
+        rows = np.arange(len(part)) if rows is None else rows
+        self.decisions += len(rows)
+        rows = rows[part.known[rows]]
+        promised = part.probabilities[rows, part.performed[rows]]
         reward = part.benefit[rows]
         self.promised += float(promised.sum())
         self.magnitude += float(np.abs(promised).sum())
         self.realised.add(reward, part.day)
         self.difference.add(reward - promised, part.day)
-        is_decided = part.performed[rows] == part.choice[rows]
-        self.overridden += int(np.count_nonzero(~is_decided))
-        rows = rows[is_decided]
-        columns = (part.choice[rows], part.benefit[rows], *part.probabilities[rows].T)
-        self.logs[part.stack.actions].add(np.stack(columns))
+        overridden = part.performed[rows] != part.choice[rows]
+        self.overridden += int(np.count_nonzero(overridden))
 
-    def document(self, reason: str | None) -> dict[str, Any]:
+    def document(self, about: str, reason: str | None) -> dict[str, Any]:
         """The means and verdicts; `reason` is why nothing can be concluded yet."""
         n = self.realised.count
         difference = self.difference.mean()
-        about = basis(n, self.decisions, selective=False, reason=reason)
         interval = PromiseInterval(difference.mean, difference.low, difference.high)
         tolerance = TOLERANCE * self.magnitude / n if n else 0.0
         return {
@@ -76,41 +64,73 @@ class RewardDecisions:
                 "p_value": difference.p_value,
             },
             "verdict": "undecided" if reason else interval.verdict(tolerance),
-            "policy": self._policy(reason),
         }
 
-    def _policy(self, doubt: str | None) -> dict[str, Any] | None:
-        """The best actions without exploration, against all that was decided, and against single
-        ones; of the set of actions with most cases. None without a reward.
+
+@dataclass
+class RewardDecisions(RewardSums):
+    """These sums, and the cases by which policies are judged.
+
+    `logs` are, by the actions that could be chosen, columns as `PolicyLog.of` takes them; `shadows`
+    are those with the choices of challengers, by these actions and by name.
+    """
+
+    logs: dict[tuple[Label, ...], Kept] = field(
+        default_factory=lambda: defaultdict(Kept)
+    )
+    shadows: dict[tuple[tuple[Label, ...], str], Kept] = field(
+        default_factory=lambda: defaultdict(Kept)
+    )
+
+    def add(self, part: Slice, rows: np.ndarray | None = None) -> None:
+        super().add(part, rows)
+        rows = judged_rows(part)
+        columns = log_columns(part, rows)
+        actions = part.stack.actions
+        self.logs[actions].add(np.vstack((part.choice[rows], columns)))
+        for name, choices in part.shadows.items():
+            shadowed = choices[rows] != UNKNOWN
+            kept = np.vstack((choices[rows], columns))[:, shadowed]
+            self.shadows[actions, name].add(kept)
+
+    def policies(self, doubt: str | None) -> dict[str, Any]:
+        """The best actions without exploration, against all that was decided and single actions, as
+        `policy`, None without a reward; the `challengers`. Of the set of actions with most cases.
         """
-        if not self.logs:
-            return None
-        actions, kept = max(
-            self.logs.items(), key=lambda log: log[1].columns().shape[1]
-        )
-        columns = kept.columns()
-        if not columns.size:
-            return None
-        taken_actions = columns[0].astype(np.intp)
-        expected, chances = np.split(columns[2:].T, 2, axis=1)
-        log = LoggedRewards(taken_actions, columns[1], chances, expected)
-        best = chances.argmax(axis=1)
-        judgement = judge(log, best)
-        counts = np.bincount(taken_actions, minlength=len(actions)).tolist()
+        sizes = {names: kept.columns().shape[1] for names, kept in self.logs.items()}
+        actions = max(sizes, key=lambda names: sizes[names], default=())
+        if not sizes.get(actions):
+            return {"policy": None, "challengers": []}
+        kept = self.logs[actions]
+        log, _, best = PolicyLog.of(kept.columns())
+        counts = np.bincount(log.actions, minlength=len(actions)).tolist()
+        singles = [
+            {
+                "action": name,
+                "cases": count * kept.stride,
+                "gain_over": amount(gain_over(log, best, code), ROBUST),
+            }
+            for code, (name, count) in enumerate(zip(actions, counts, strict=True))
+        ]
+        policy = document(judge(log, best), doubt)
+        challengers = [
+            self._challenger(actions, name, doubt)
+            for names, name in sorted(self.shadows, key=str)
+            if names == actions and self.shadows[names, name].columns().size
+        ]
+        cases = len(best) * kept.stride
         return {
-            "cases": columns.shape[1] * kept.stride,
-            "value": amount(judgement.value, _ROBUST),
-            "gain": amount(judgement.gain, _ROBUST),
-            "verdict": "cannot_be_judged" if doubt else judgement.verdict,
-            "reason": doubt or judgement.reason,
-            "effective": judgement.effective,
-            "expected_effective": judgement.expected_effective,
-            "single_actions": [
-                {
-                    "action": name,
-                    "cases": count * kept.stride,
-                    "gain_over": amount(gain_over(log, best, code), _ROBUST),
-                }
-                for code, (name, count) in enumerate(zip(actions, counts, strict=True))
-            ],
+            "policy": {"cases": cases, **policy, "single_actions": singles},
+            "challengers": challengers,
+        }
+
+    def _challenger(
+        self, actions: tuple[Label, ...], name: str, doubt: str | None
+    ) -> dict[str, Any]:
+        kept = self.shadows[actions, name]
+        shadow = PolicyLog.of(kept.columns())
+        return {
+            "challenger": name,
+            "cases": len(shadow.chosen) * kept.stride,
+            **shadow.document(shadow.judgements(), actions, doubt),
         }

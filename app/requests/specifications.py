@@ -90,7 +90,8 @@ class ReplaySpec(Spec):
     """What to replay: decisions of `model`, of all `versions` where there are none, from `since` to
     before `until`.
 
-    `models` are `name:version`; `rules` as requests have them. `benefits` (K, A) count in place of
+    `models` are `name:version`; `rules` as requests have them, none of models that learned from
+    rewards, whose `classes` are the actions of all versions. `benefits` (K, A) count in place of
     the recorded ones; where cells depend on the case, `forms` say how text stands for the numbers
     of features.
     """
@@ -99,7 +100,7 @@ class ReplaySpec(Spec):
     classes: list[int | str]
     versions: list[int] | None = None
     models: list[str] = []
-    rules: list[dict[str, Any]]
+    rules: list[dict[str, Any]] = []
     benefits: list[list[Any]] | None = None
     actions: list[str] | None = None
     forms: dict[str, str] = {}

@@ -523,12 +523,11 @@ def test_hold_outs_by_time_hold_here_too(service):
     assert not any("weight" in warning for warning in job["warnings"])
 
 
-def test_matrices_are_neither_saved_nor_replayed(service, job):
+def test_matrices_are_not_saved(service, job):
     matrix = {"benefits": np.eye(3).tolist()}
-    for method, path in (("PUT", "matrices/mine"), ("POST", "replay")):
-        response = service.request(method, f"/models/offers/{path}", json=matrix)
-        assert response.status_code == 422, response.text
-        assert "several labels" in response.json()["detail"]
+    response = service.put("/models/offers/matrices/mine", json=matrix)
+    assert response.status_code == 422, response.text
+    assert "several labels" in response.json()["detail"]
 
 
 def test_the_columns_of_the_log_are_neither_features_nor_splits(service):

@@ -131,8 +131,9 @@ class QuantityReport(BaseModel):
     )
     rewards: dict[str, Any] | None = Field(
         default=None,
-        description="of decisions by rewards: promised and realised, and the `policy` without"
-        " exploration beside the log and single actions, with its verdict; null without any",
+        description="of decisions by rewards: promised and realised, also by `groups`; less costs"
+        " the `policy` without exploration beside the log and single actions, and `challengers`;"
+        " null without any",
     )
     warnings: list[str]
 

@@ -236,7 +236,7 @@ class DecisionDocument(BaseModel):
     )
     expected_rewards: list[float] | None = Field(
         default=None,
-        description="by action, before costs: of models that learned from rewards",
+        description="by action, before costs, of models that learned from rewards",
     )
     chances: list[float] | None = Field(
         default=None, description="that each of these actions had"

@@ -124,8 +124,8 @@ async def answered(
     response, batch = await run(request, pace_of_answer(question, model, size), work)
     if batch is not None:
         await service.stores.recorder.record(batch)
-        # Challengers decide among classes alone.
-        if model is not None and not (model.regression or model.rewarded):
+        # Challengers decide on no quantities.
+        if model is not None and not model.regression:
             service.shadow.offer_recorded(batch, model, fields, rows)
     if model is not None:
         metrics = service.metrics.requests

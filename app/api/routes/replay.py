@@ -10,7 +10,16 @@ from app.api.gate import TRAIN, needs
 from app.api.jobs import JobState, Order, ordering, starting
 from app.api.routing import StrictRoute
 from app.report import replay as usecase
-from app.report.amounts import Bounds, Earned, Gain, Maturing, Selective, Versus
+from app.report.amounts import (
+    Amount,
+    Bounds,
+    Earned,
+    Gain,
+    Judged,
+    Maturing,
+    Selective,
+    Versus,
+)
 
 router = APIRouter(tags=["outcomes"], route_class=StrictRoute)
 
@@ -44,6 +53,45 @@ class ReplayedAlternative(Versus):
     )
 
 
+class SingleAction(BaseModel):
+    """The one action for all that would have earned most, and what a version earns more."""
+
+    action: str | int
+    gain: Amount
+
+
+class OverPolicy(Judged, Amount):
+    """What a version earns more than the recorded decisions would have without exploration."""
+
+    differing: int = Field(description="cases in which it chose another action")
+
+
+class ReplayedPolicy(Judged):
+    """What a version that learned from rewards would have earned, less costs; `gain` and `verdict`
+    are beside all that was decided.
+    """
+
+    model: str | None = Field(
+        description="null: the recorded decisions without exploration"
+    )
+    cases: int = Field(description="with a known reward, that it decided")
+    left_out: dict[str, int] = Field(
+        description="cases `without_instance`, and those that its data set was made of"
+        " (`learned_from`)"
+    )
+    error: str | None = Field(default=None, description="why it has no figures")
+    value: Amount | None = None
+    gain: Amount | None = None
+    effective: float | None = Field(
+        default=None, description="cases of equal weight that say as much"
+    )
+    expected_effective: float | None = Field(
+        default=None, description="those that the chances promise"
+    )
+    best_single: SingleAction | None = None
+    over_policy: OverPolicy | None = None
+
+
 class Replayed(BaseModel):
     """What others would have earned on recorded decisions."""
 
@@ -56,7 +104,7 @@ class Replayed(BaseModel):
     )
     maturing: Maturing
     selective: Selective
-    alternatives: list[ReplayedAlternative]
+    alternatives: list[ReplayedAlternative | ReplayedPolicy]
     warnings: list[str]
 
 
@@ -91,7 +139,7 @@ async def replay(
 ) -> ReplayDocument:
     """Other versions decide on the recorded instances, other rules on the recorded probabilities;
     each is paired with what was done. `benefits` decide and count in place of those of each
-    request.
+    request. Versions that learned from rewards take `models` alone.
 
     The interval of a difference is that of the report's gains. Where the truth is known more often
     after some actions than after others, the figures say so, and only `bounds` that exclude 0 make
