@@ -12,7 +12,7 @@ from app.outcomes.decision import Label
 from app.report.earned import amount
 from app.report.slices import Slice
 from payoff.evidence.drift import holm_of_known
-from payoff.evidence.intervals import SIGNIFICANT
+from payoff.evidence.intervals import SIGNIFICANT, Mean
 from payoff.evidence.policies import (
     LoggedRewards,
     PolicyJudgement,
@@ -77,7 +77,7 @@ class PolicyLog(NamedTuple):
             **document(beside_log, doubt),
             "best_single": {"action": actions[single], "gain": amount(gain, ROBUST)},
             "over_policy": {
-                **amount(beside_recorded.gain, ROBUST),
+                **_amount(beside_recorded.gain, beside_recorded),
                 "differing": int(np.count_nonzero(self.chosen != self.recorded)),
                 **_verdict(beside_recorded, doubt),
             },
@@ -85,14 +85,21 @@ class PolicyLog(NamedTuple):
 
 
 def document(judgement: PolicyJudgement, doubt: str | None) -> dict[str, Any]:
-    """A judgement; a `doubt` is why nothing can be concluded."""
+    """A judgement, without intervals where it cannot be judged; a `doubt` is why nothing can be
+    concluded.
+    """
     return {
-        "value": amount(judgement.value, ROBUST),
-        "gain": amount(judgement.gain, ROBUST),
+        "value": _amount(judgement.value, judgement),
+        "gain": _amount(judgement.gain, judgement),
         **_verdict(judgement, doubt),
         "effective": judgement.effective,
         "expected_effective": judgement.expected_effective,
     }
+
+
+def _amount(mean: Mean, judgement: PolicyJudgement) -> dict[str, Any]:
+    is_judged = judgement.verdict != "cannot_be_judged"
+    return amount(mean if is_judged else Mean(mean.mean), ROBUST)
 
 
 def _verdict(judgement: PolicyJudgement, doubt: str | None) -> dict[str, str | None]:
