@@ -1,16 +1,17 @@
 """The benefits that rules would have earned on rows a version did not see in training."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, Field, StrictInt, WithJsonSchema
+from pydantic import Field, StrictInt, WithJsonSchema
 
 from app.answering.decide import check_classes, sorted_holdout
-from app.answering.guarantees import CertifiedRule, certified
+from app.answering.guarantees import certified
 from app.answering.segment_benefits import by_segment
+from app.answering.standings import lead_of, standings_of
 from app.errors import Conflict
 from app.registry.loaded import Loaded, Segment
 from app.requests.fields import (
@@ -19,7 +20,6 @@ from app.requests.fields import (
     ByClass,
     CaseColumns,
     ClassNames,
-    ModelVersion,
     Text,
 )
 from app.requests.guarantees import PRIORS, Guarantee, GuaranteeFields
@@ -46,7 +46,6 @@ from payoff.decisions.rule_ranking import (
 from payoff.decisions.rules import (
     HeldOutRows,
     Ruled,
-    RuleName,
     apply_rules,
     same_for_all,
 )
@@ -66,48 +65,6 @@ _ROW_NAMES: dict[Source, str] = {
     "cross-validation": "cross-validated row",
     "request": "row",
 }
-
-
-Interval = Annotated[
-    tuple[float, float],
-    Field(description="95 %, low and high: percentiles of resamples of the same rows"),
-]
-
-
-class ContenderResult(BaseModel):
-    """What one contender earned per row, and how far that is from the best one."""
-
-    rule: RuleName
-    benefit: float
-    mu: float | None = Field(
-        description="benefit / upper_bound; null where the bound is not positive"
-    )
-    interval: Interval
-    behind: float = Field(description="by how much the best one's benefit is larger")
-    behind_interval: Interval
-    cross_validated: bool = Field(
-        description="whether the rule is tuned on such rows, and so each fold of them was decided"
-        " as the others advise"
-    )
-
-
-class Lead(BaseModel):
-    """Is the lead more than noise?"""
-
-    difference: float | None = Field(
-        description="to the runner-up; null where all earned the same on every row"
-    )
-    interval: Interval | None = Field(
-        description="of the difference; allows for the choice of the best on the same rows"
-    )
-    differing_rows: int = Field(
-        description="on which the best and the runner-up earned differently"
-    )
-    significant: bool = Field(
-        description="whether the interval of the difference excludes 0, there are at least"
-        f" {MIN_ROWS_TO_COMPARE} differing rows, and at least {MIN_ROWS_TO_COMPARE} rows of each"
-        " class in which the two can differ: among fewer, a rare large loss may be missing"
-    )
 
 
 class BenefitRequest(NamedMatrixFields):
@@ -141,117 +98,6 @@ class GivenBenefitRequest(BenefitRequest):
     )
     columns: CaseColumns = Field(default=None, description=COLUMNS, examples=[None])
     weights: RowWeights = None
-
-
-class EarningDocument(BaseModel):
-    """What one rule earned per row, and how often each class (row) met each action (column)."""
-
-    benefit: float
-    mu: float | None = Field(
-        description="benefit / upper_bound; null where the bound is not positive"
-    )
-    confusion: list[list[int]]
-
-
-class CurvePoint(BaseModel):
-    """The mean benefit at one threshold."""
-
-    threshold: float
-    benefit: float
-
-
-class CalibrationPoint(BaseModel):
-    """How often the second of two classes, of more the most probable one, occurred among rows of
-    about the same probability.
-    """
-
-    rows: int
-    stated: float = Field(description="mean probability")
-    occurred: float = Field(description="share of the rows")
-    interval: tuple[float, float] = Field(description="95 %, of the share")
-
-
-class RuleResult(ContenderResult):
-    """What one rule earned, its own figures, and how to ask for it."""
-
-    figures: dict[str, int | float | None] = Field(
-        description="the rule's threshold, or the column of the action for all;"
-        " null where undefined"
-    )
-    request: dict[str, Any] | None = Field(
-        description="the fields that ask `/predict` for this rule, beside benefits;"
-        " null where none do"
-    )
-
-
-class RuleLead(Lead):
-    """The rule that earned most."""
-
-    rule: RuleName
-    same: list[RuleName] = Field(description="rules that earned the same on every row")
-    runner_up: RuleName | None
-
-
-class BenefitReport(EarningDocument):
-    """The best that the scores allow with one threshold (two classes, two actions), else the
-    expected-benefit rule.
-    """
-
-    model: ModelVersion | None = Field(
-        default=None, description="absent where the request sent probabilities"
-    )
-    classes: list[int | str]
-    actions: list[str] | None = Field(
-        description="names of the columns; null where the matrix had none"
-    )
-    matrix_in_words: list[str] = Field(
-        description="what the benefits mean, such as `ill: wait costs 10, treat brings 5`, for each"
-        " class; empty for a large matrix"
-    )
-    rows: int = Field(description="that were evaluated")
-    evaluation: Literal["hold-out", "cross-validation", "request"] = Field(
-        description="of the model on rows that it did not see, or of the probabilities in the"
-        " request"
-    )
-    rows_in_words: str | None = Field(
-        description="which rows of the training data these are; null for those of the request"
-    )
-    groups: int | None = Field(
-        description="of the rows, where they were held out by group: intervals count these"
-    )
-    priors: dict[str, float] = Field(description="weight of each class")
-    upper_bound: float = Field(
-        description="mean benefit of someone who knows every class"
-    )
-    threshold: float | None = Field(
-        default=None, description="the best cut on the hold-out's scores"
-    )
-    posterior_threshold: float | None = Field(
-        default=None, description="the cut t* that the matrix alone gives"
-    )
-    curve: list[CurvePoint] | None = Field(
-        default=None, description="the decision curve B(t)"
-    )
-    calibration_curve: list[CalibrationPoint] = Field(
-        description="of the probabilities as they are, in at most ten bins of about as many rows"
-    )
-    expected_benefit: EarningDocument
-    cost_blind: EarningDocument = Field(description="acting on the most probable class")
-    rules: list[RuleResult] = Field(
-        description="every rule that the matrix allows, and the best action for all"
-    )
-    best: RuleLead
-    guarantee: CertifiedRule | None = Field(
-        default=None, description="with `guarantee`"
-    )
-    segments: list[dict[str, Any]] | None = Field(
-        default=None,
-        description="with `by`: for each value of the column, of at least"
-        f" {MIN_ROWS_TO_COMPARE} rows, else `other`, what decisions by expected benefit promise"
-        " and earn, with the share of each action, and by how much more often classes occurred"
-        " than their probabilities said (the second of two, else the most probable)",
-    )
-    warnings: list[str]
 
 
 @dataclass(frozen=True)
@@ -487,37 +333,6 @@ def _rule_documents(
         {**standing, "figures": rule.figures, "request": _request(rule, source)}
         for rule, standing in zip(ruled, standings, strict=True)
     ]
-
-
-def standings_of(
-    ruled: Iterable[Ruled], ranking: Ranking, bound: float
-) -> list[dict[str, Any]]:
-    """The benefits of each contender, in their order; `bound` is the upper bound of the benefit."""
-    return [
-        {
-            "rule": rule.rule,
-            "benefit": standing.mean,
-            "mu": mu(standing.mean, bound),
-            "interval": standing.interval,
-            "behind": standing.behind,
-            "behind_interval": standing.behind_interval,
-            "cross_validated": rule.cross_validated,
-        }
-        for rule, standing in zip(ruled, ranking.standings, strict=True)
-    ]
-
-
-def lead_of(ranking: Ranking, name: Callable[[int], Any]) -> dict[str, Any]:
-    """The lead of the best contender; `name` gives the name of the contender at a position."""
-    second = None if ranking.runner_up is None else ranking.standings[ranking.runner_up]
-    return {
-        "same": [name(j) for j in ranking.same],
-        "runner_up": None if ranking.runner_up is None else name(ranking.runner_up),
-        "difference": None if second is None else second.behind,
-        "interval": None if second is None else second.behind_interval,
-        "differing_rows": ranking.differing,
-        "significant": ranking.significant,
-    }
 
 
 def extent(n: int, n_classes: int, fields: MatrixFields) -> int:

@@ -12,7 +12,7 @@ from joblib import Parallel, delayed
 from pydantic import Field
 
 from app.access.caller import Caller
-from app.answering.benefit import lead_of, standings_of
+from app.answering.standings import lead_of, standings_of
 from app.jobs.job import Job
 from app.requests.datasets import EXAMPLE_ID, find_named
 from app.requests.fields import Text

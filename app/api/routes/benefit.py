@@ -2,14 +2,16 @@
 with a truth.
 """
 
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Path, Query, Request, Response
+from pydantic import BaseModel, Field
 
 from app.access.caller import Scope
 from app.answering import benefit as usecase
-from app.answering.benefit import BenefitReport, BenefitRequest, GivenBenefitRequest
-from app.answering.guarantees import check_evaluated
+from app.answering.benefit import BenefitRequest, GivenBenefitRequest
+from app.answering.guarantees import CertifiedRule, check_evaluated
+from app.answering.standings import ContenderResult, Lead
 from app.api.bodies import with_matrix
 from app.api.charts import SVG_CONTENT, benefit_chart, svg, wants_svg
 from app.api.codecs.media_types import JSON
@@ -23,8 +25,121 @@ from app.registry.loaded import Loaded
 from app.requests.fields import ModelVersion, Text
 from app.requests.labelled_rows import as_probabilities
 from app.requests.saved_matrices import with_saved
+from payoff.decisions.rule_ranking import MIN_ROWS_TO_COMPARE
+from payoff.decisions.rules import RuleName
 
 router = APIRouter(tags=["models"], route_class=StrictRoute)
+
+
+class EarningDocument(BaseModel):
+    """What one rule earned per row, and how often each class (row) met each action (column)."""
+
+    benefit: float
+    mu: float | None = Field(
+        description="benefit / upper_bound; null where the bound is not positive"
+    )
+    confusion: list[list[int]]
+
+
+class CurvePoint(BaseModel):
+    """The mean benefit at one threshold."""
+
+    threshold: float
+    benefit: float
+
+
+class CalibrationPoint(BaseModel):
+    """How often the second of two classes, of more the most probable one, occurred among rows of
+    about the same probability.
+    """
+
+    rows: int
+    stated: float = Field(description="mean probability")
+    occurred: float = Field(description="share of the rows")
+    interval: tuple[float, float] = Field(description="95 %, of the share")
+
+
+class RuleResult(ContenderResult):
+    """What one rule earned, its own figures, and how to ask for it."""
+
+    figures: dict[str, int | float | None] = Field(
+        description="the rule's threshold, or the column of the action for all;"
+        " null where undefined"
+    )
+    request: dict[str, Any] | None = Field(
+        description="the fields that ask `/predict` for this rule, beside benefits;"
+        " null where none do"
+    )
+
+
+class RuleLead(Lead):
+    """The rule that earned most."""
+
+    rule: RuleName
+    same: list[RuleName] = Field(description="rules that earned the same on every row")
+    runner_up: RuleName | None
+
+
+class BenefitReport(EarningDocument):
+    """The best that the scores allow with one threshold (two classes, two actions), else the
+    expected-benefit rule.
+    """
+
+    model: ModelVersion | None = Field(
+        default=None, description="absent where the request sent probabilities"
+    )
+    classes: list[int | str]
+    actions: list[str] | None = Field(
+        description="names of the columns; null where the matrix had none"
+    )
+    matrix_in_words: list[str] = Field(
+        description="what the benefits mean, such as `ill: wait costs 10, treat brings 5`, for each"
+        " class; empty for a large matrix"
+    )
+    rows: int = Field(description="that were evaluated")
+    evaluation: Literal["hold-out", "cross-validation", "request"] = Field(
+        description="of the model on rows that it did not see, or of the probabilities in the"
+        " request"
+    )
+    rows_in_words: str | None = Field(
+        description="which rows of the training data these are; null for those of the request"
+    )
+    groups: int | None = Field(
+        description="of the rows, where they were held out by group: intervals count these"
+    )
+    priors: dict[str, float] = Field(description="weight of each class")
+    upper_bound: float = Field(
+        description="mean benefit of someone who knows every class"
+    )
+    threshold: float | None = Field(
+        default=None, description="the best cut on the hold-out's scores"
+    )
+    posterior_threshold: float | None = Field(
+        default=None, description="the cut t* that the matrix alone gives"
+    )
+    curve: list[CurvePoint] | None = Field(
+        default=None, description="the decision curve B(t)"
+    )
+    calibration_curve: list[CalibrationPoint] = Field(
+        description="of the probabilities as they are, in at most ten bins of about as many rows"
+    )
+    expected_benefit: EarningDocument
+    cost_blind: EarningDocument = Field(description="acting on the most probable class")
+    rules: list[RuleResult] = Field(
+        description="every rule that the matrix allows, and the best action for all"
+    )
+    best: RuleLead
+    guarantee: CertifiedRule | None = Field(
+        default=None, description="with `guarantee`"
+    )
+    segments: list[dict[str, Any]] | None = Field(
+        default=None,
+        description="with `by`: for each value of the column, of at least"
+        f" {MIN_ROWS_TO_COMPARE} rows, else `other`, what decisions by expected benefit promise"
+        " and earn, with the share of each action, and by how much more often classes occurred"
+        " than their probabilities said (the second of two, else the most probable)",
+    )
+    warnings: list[str]
 
 
 _EXAMPLE = {
