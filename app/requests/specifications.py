@@ -86,6 +86,20 @@ class TrainSpec(StakesSpec):
         )
 
 
+class CompareSpec(StakesSpec):
+    """A comparison: by the benefits, or for learners of numbers by the costs (over, under) of a
+    unit.
+    """
+
+    dataset: str
+    learners: list[LearnerSpec]
+    unit_costs: tuple[float, float] | None = None
+    folds: int = FOLDS
+    holdout: float = HOLDOUT
+    split: SplitSpec | None = None
+    seed: int = SEED
+
+
 class ReplaySpec(Spec):
     """What to replay: decisions of `model`, of all `versions` where there are none, from `since` to
     before `until`.

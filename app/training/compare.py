@@ -1,14 +1,10 @@
 """Comparing learners and rules: requests are checked and accepted as jobs; a job fits and ranks."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import product
-from time import perf_counter
+from dataclasses import replace
 from typing import Annotated, Any
 
 import numpy as np
-from joblib import Parallel, delayed
 from pydantic import Field
 
 from app.access.caller import Caller
@@ -19,19 +15,11 @@ from app.requests.fields import Text
 from app.requests.holdouts import HoldoutBy, read_holdout
 from app.requests.matrices import MatrixFields, matrices_of_cases, needed_matrix
 from app.requests.quantities import UnitCosts
-from app.requests.specifications import (
-    FOLDS,
-    HOLDOUT,
-    SEED,
-    LearnerSpec,
-    SplitSpec,
-    StakesSpec,
-)
+from app.requests.specifications import FOLDS, SEED, CompareSpec, LearnerSpec
 from app.stores import Stores
 from app.tables.dataset import Dataset, Table
 from app.training import jobs
-from app.training.failures import checked_posterior, finite, placed
-from app.training.fitting import built_for
+from app.training.failures import placed
 from app.training.splits import Split, folds_of, in_words, split_of
 from app.training.train import (
     Learner,
@@ -40,10 +28,11 @@ from app.training.train import (
     check_labels,
     with_task,
 )
+from app.training.trials import OF_NUMBERS, Trial, trials_of
 from app.training.warnings import doubt_of, likely_splits, separating_features
 from payoff import progress
 from payoff.decisions.benefit import class_means
-from payoff.decisions.folds import UNJUDGED, Blocks, stratified_folds
+from payoff.decisions.folds import UNJUDGED, stratified_folds
 from payoff.decisions.row_weights import effective_total
 from payoff.decisions.rule_ranking import (
     MIN_ROWS_TO_COMPARE,
@@ -53,19 +42,12 @@ from payoff.decisions.rule_ranking import (
     doubts,
     rank,
 )
-from payoff.decisions.rules import (
-    HeldOutRows,
-    Ruled,
-    RuleName,
-    apply_rules,
-    same_for_all,
-)
+from payoff.decisions.rules import HeldOutRows, Ruled, apply_rules, same_for_all
 from payoff.errors import Flaw, Invalid, pointer, reject
 from payoff.learners import catalogue
 from payoff.learners.parameters import LearnerRequest
 
 KIND = "compare"
-_OF_NUMBERS: tuple[RuleName, ...] = ("unit_costs", "value")
 _INCOMPARABLE = "the learners cannot be compared"
 
 
@@ -92,20 +74,6 @@ class CompareRequest(MatrixFields):
         " the last part is evaluated by models fitted on the rows before it",
     )
     seed: int = Field(default=SEED, ge=0, lt=2**32, strict=True)
-
-
-class CompareSpec(StakesSpec):
-    """A comparison: by the benefits, or for learners of numbers by the costs (over, under) of a
-    unit.
-    """
-
-    dataset: str
-    learners: list[LearnerSpec]
-    unit_costs: tuple[float, float] | None = None
-    folds: int = FOLDS
-    holdout: float = HOLDOUT
-    split: SplitSpec | None = None
-    seed: int = SEED
 
 
 def submit(
@@ -224,28 +192,6 @@ def _buildable(
     return learners
 
 
-def _name(kind: str, parameters: Mapping[str, Any]) -> str:
-    """The name of a learner in the table: its kind, and the parameters that differ from the
-    defaults, except the task, which all learners share.
-    """
-    defaults = catalogue.resolve({"kind": kind}).parameters
-    changed = [
-        f"{name}={_worded(value)}"
-        for name, value in parameters.items()
-        if name != "task" and value != defaults[name]
-    ]
-    return f"{kind}({', '.join(changed)})" if changed else kind
-
-
-def _worded(value: Any) -> str:
-    if isinstance(value, Mapping) and value.get("kind") in catalogue.KINDS:
-        return _name(
-            value["kind"],
-            {name: part for name, part in value.items() if name != "kind"},
-        )
-    return value if isinstance(value, str) else json.dumps(value)
-
-
 def run(stores: Stores, job: Job) -> None:
     """Compare, and finish `job` with the table as its result."""
     spec = CompareSpec.model_validate(job.spec)
@@ -314,151 +260,6 @@ def _folds_of(table: Table, spec: CompareSpec) -> tuple[Split, np.ndarray]:
     return split, fold
 
 
-@dataclass
-class _Trial:
-    """A learner's `scores` for rows that it was not fitted on: probabilities (n, K), or quantities
-    and numbers (n, 2).
-
-    With the seconds of each fit, and whether it converged, where the kind reports that; or the
-    `failure` in place of scores.
-    """
-
-    name: str
-    scores: np.ndarray
-    seconds: list[float] = field(default_factory=list)
-    converged: list[bool] = field(default_factory=list)
-    failure: Invalid | None = None
-
-
-def trials_of(
-    table: Table,
-    fold: np.ndarray,
-    spec: CompareSpec,
-    case_matrices: np.ndarray | None = None,
-    blocks: Blocks | None = None,
-) -> list[_Trial]:
-    """The trial of each learner: one that cannot be fitted does not spoil the others.
-    `case_matrices` are as in `built_for`, `blocks` those of all rows.
-
-    Every fit is a piece of work of its own; joblib's parallel_config decides where it runs.
-    """
-    width = len(table.classes or _OF_NUMBERS)
-    trials = [
-        _Trial(_name(learner.kind, learner.parameters), np.zeros((len(fold), width)))
-        for learner in spec.learners
-    ]
-    parts = [part for part in range(spec.folds) if (fold == part).any()]
-    fits = list(product(range(len(trials)), parts))
-    building = {
-        "features": table.schema.names,
-        "categorical_features": list(table.schema.categorical),
-        "benefits": spec.benefit_matrix,
-        "classes": table.classes,
-        "random_state": spec.seed,
-    }
-
-    def pieces() -> Iterator[Any]:
-        for position, (number, part) in enumerate(fits):
-            trial = trials[number]
-            if trial.failure is None:
-                fit = _Fit(
-                    number=number,
-                    learner=spec.learners[number],
-                    unit_costs=spec.unit_costs,
-                    part=part,
-                    begin=position / len(fits),
-                    end=(position + 1) / len(fits),
-                    stage=f"{trial.name}, fold {part + 1}",
-                    features=table.schema.names,
-                )
-                # Arrays are arguments of their own: a cluster sends each of them only once.
-                yield delayed(_outcome)(
-                    fit,
-                    building,
-                    table.X,
-                    table.y,
-                    table.weights,
-                    case_matrices,
-                    fold,
-                    blocks,
-                )
-
-    outcomes = Parallel(prefer="threads", return_as="generator")(pieces())
-    for done, (fit, outcome) in enumerate(outcomes, 1):
-        trial = trials[fit.number]
-        progress.report(done / len(fits), fit.stage)
-        if isinstance(outcome, Invalid):
-            trial.failure = trial.failure or outcome
-            continue
-        trial.scores[fold == fit.part], seconds, converged = outcome
-        trial.seconds.append(seconds)
-        trial.converged += converged
-    return trials
-
-
-@dataclass(frozen=True)
-class _Fit:
-    """The fit of the learner `number` without the fold `part`, and its share of the progress."""
-
-    number: int
-    learner: LearnerSpec
-    unit_costs: tuple[float, float] | None
-    part: int
-    begin: float
-    end: float
-    stage: str
-    features: Sequence[str]
-
-
-def _outcome(
-    fit: _Fit,
-    building: Mapping[str, Any],
-    X: np.ndarray,
-    y: np.ndarray,
-    weights: np.ndarray,
-    case_matrices: np.ndarray | None,
-    fold: np.ndarray,
-    blocks: Blocks | None,
-) -> tuple[_Fit, tuple[np.ndarray, float, list[bool]] | Invalid]:
-    """The scores of the fold's rows as in `_Trial`, by a fit on the other rows, its seconds, and
-    whether it converged, where the kind reports that; or why the fit failed.
-    """
-    learner = fit.learner
-    is_held = fold == fit.part
-    blocks = None if blocks is None else blocks.take(~is_held)
-    place = pointer("learners", fit.number)
-    try:
-        with progress.part(fit.begin, fit.end, fit.stage), placed(place, fit.features):
-            request = catalogue.stored(learner.kind, learner.parameters)
-            estimator = built_for(~is_held, case_matrices, request, **building)
-            began = perf_counter()
-            estimator.fit(X[~is_held], y[~is_held], weights[~is_held], blocks)
-            seconds = perf_counter() - began
-            if fit.unit_costs is None:
-                scores = checked_posterior(estimator, X[is_held])
-            else:
-                scores = _quantities(estimator, X[is_held], *fit.unit_costs)
-    except Invalid as error:
-        return fit, error
-    converged = [bool(estimator.converged_)] if hasattr(estimator, "converged_") else []
-    return fit, (scores, seconds, converged)
-
-
-def _quantities(estimator: Any, X: np.ndarray, over: float, under: float) -> np.ndarray:
-    """For rows X (n, m): the quantities of least cost, NaN without a distribution, and the numbers,
-    as (n, 2).
-    """
-    distribution = estimator.distribution(X)
-    if distribution is None:
-        return np.column_stack(
-            (np.full(len(X), np.nan), finite(estimator.values(X), "numbers"))
-        )
-    values = finite(distribution.expected, "numbers")
-    return np.column_stack(
-        (distribution.quantiles(np.array([under / (over + under)])), values)
-    )
-
-
 _Contenders = list[tuple[str | None, Ruled]]
 
 
@@ -467,7 +268,7 @@ def _by_unit_costs(
     weights: np.ndarray,
     groups: np.ndarray | None,
     fold: np.ndarray,
-    trials: Sequence[_Trial],
+    trials: Sequence[Trial],
     units: tuple[float, float],
     *,
     in_folds: bool,
@@ -483,7 +284,7 @@ def _by_unit_costs(
     contenders: _Contenders = [
         (trial.name, Ruled(rule, column, None))
         for trial in trials
-        for rule, column in zip(_OF_NUMBERS, trial.scores.T, strict=True)
+        for rule, column in zip(OF_NUMBERS, trial.scores.T, strict=True)
         if not np.isnan(column).any()
     ]
     level = under / (over + under)
@@ -527,7 +328,7 @@ def _by_unit_costs(
 def _result(
     table: Table,
     fold: np.ndarray,
-    trials: Sequence[_Trial],
+    trials: Sequence[Trial],
     spec: CompareSpec,
     case_matrices: np.ndarray | None,
     groups: np.ndarray | None,
@@ -608,7 +409,7 @@ def _result(
     }
 
 
-def _line_of(trial: _Trial) -> dict[str, Any]:
+def _line_of(trial: Trial) -> dict[str, Any]:
     """The fields of a learner in the result that its fits decide."""
     if trial.failure is not None:
         return {"fit_seconds": None, "converged": None, "error": trial.failure.detail}
@@ -619,7 +420,7 @@ def _line_of(trial: _Trial) -> dict[str, Any]:
     }
 
 
-def _warnings_of(trials: Sequence[_Trial], ranking: Ranking) -> list[str]:
+def _warnings_of(trials: Sequence[Trial], ranking: Ranking) -> list[str]:
     """Warnings about learners that failed or did not converge, or are not better than one action
     for all, which is the last contender.
     """

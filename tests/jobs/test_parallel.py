@@ -10,10 +10,10 @@ from app.errors import Unavailable
 from app.jobs import cluster, parallel
 from app.jobs.job import Died
 from app.jobs.parallel import pieces_run_on
+from app.requests.specifications import CompareSpec
 from app.tables.dataset import Table
 from app.tables.features import Feature, Schema
-from app.training import compare
-from app.training.compare import CompareSpec
+from app.training import trials
 from payoff import progress
 from payoff.decisions.folds import stratified_folds
 from payoff.errors import Invalid
@@ -100,7 +100,7 @@ def test_comparisons_are_the_same_wherever_their_fits_run(dask_cluster):
     found = []
     for place in (("", 1), (dask_cluster, 1)):
         with pieces_run_on(*place):
-            found.append(compare.trials_of(table, stratified_folds(y, 3, 0), spec))
+            found.append(trials.trials_of(table, stratified_folds(y, 3, 0), spec))
     for here, there in zip(*found, strict=True):
         assert (here.name, here.converged, str(here.failure)) == (
             there.name,
