@@ -1,13 +1,15 @@
 """What a job is to do, as the queue stores it: typed when it is written and when it is read."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from app.requests.costs import parse_prices
+from app.requests.matrices import matrices_of_cases
 from payoff.acquisition.prices import Prices
+from payoff.decisions.case_benefits import Columns
 
 HOLDOUT = 0.25
 FOLDS = 5
@@ -62,6 +64,19 @@ class StakesSpec(Spec):
         return (
             None if self.benefits is None else np.array(self.benefits, dtype=np.float64)
         )
+
+    def over_cases(
+        self, columns: Columns, weights: np.ndarray
+    ) -> tuple[Self, np.ndarray | None]:
+        """The specification with the mean of `case_benefits` over rows with these columns (n,) and
+        weights (n,) as its `benefits`, and the matrices (n, K, A) of the rows; itself and None
+        where no cell depends on the case.
+        """
+        matrices = matrices_of_cases(self.case_benefits, len(weights), columns)
+        if matrices is None:
+            return self, None
+        means = np.average(matrices, axis=0, weights=weights)
+        return self.model_copy(update={"benefits": means.tolist()}), matrices
 
 
 class TrainSpec(StakesSpec):

@@ -13,7 +13,7 @@ from app.jobs.job import Job
 from app.requests.datasets import EXAMPLE_ID, find_named
 from app.requests.fields import Text
 from app.requests.holdouts import HoldoutBy, read_holdout
-from app.requests.matrices import MatrixFields, matrices_of_cases, needed_matrix
+from app.requests.matrices import MatrixFields, needed_matrix
 from app.requests.quantities import UnitCosts
 from app.requests.specifications import FOLDS, SEED, CompareSpec, LearnerSpec
 from app.stores import Stores
@@ -200,12 +200,7 @@ def run(stores: Stores, job: Job) -> None:
         kept = () if spec.split is None else (spec.split.column,)
         table = stores.datasets.table(spec.dataset, kept)
         table = table if spec.unit_costs is None else table.as_numbers()
-        case_matrices = matrices_of_cases(
-            spec.case_benefits, len(table.y), table.numbers
-        )
-        if case_matrices is not None:
-            means = np.average(case_matrices, axis=0, weights=table.weights)
-            spec = spec.model_copy(update={"benefits": means.tolist()})
+        spec, case_matrices = spec.over_cases(table.numbers, table.weights)
     with progress.part(0.02, 0.03, "splitting"):
         split, fold = _folds_of(table, spec)
     with progress.part(0.03, 0.95):

@@ -13,7 +13,6 @@ import numpy as np
 from app.jobs.job import Job
 from app.registry import loaded
 from app.registry.card import Card, EvaluationCard
-from app.requests.matrices import matrices_of_cases
 from app.requests.specifications import SplitSpec, TrainSpec
 from app.stores import Stores
 from app.tables.dataset import MOST_SEGMENTS, Dataset, Table
@@ -78,12 +77,7 @@ def trained(
         splits = likely_splits(dataset) if is_random else []
         table = _table(stores, dataset, spec, splits)
         rows = split_of(table, spec.holdout, spec.split, spec.seed)
-        case_matrices = matrices_of_cases(
-            spec.case_benefits, len(table.y), table.numbers
-        )
-        if case_matrices is not None:
-            means = np.average(case_matrices, axis=0, weights=table.weights)
-            spec = spec.model_copy(update={"benefits": means.tolist()})
+        spec, case_matrices = spec.over_cases(table.numbers, table.weights)
     refit = spec.refit and rows.holdout.size > 0
     end = 0.6 if refit else 0.9  # the progress at which the evaluation begins
     clock = _Clock()
