@@ -2,13 +2,8 @@
 
 A worker owns a job through a lease that it renews, and every write contains the number of its
 attempt: the writes of a worker that was silent for too long no longer count. Each change of a
-running job holds a lock on its row. All times are the database's.
-
-The clients take turns. Each job gets a turn when it is submitted, and jobs begin in the order of
-their turns (start-time fair queueing, P. Goyal, H. M. Vin and H. Cheng, 1997, with jobs of equal
-cost). A client's jobs have turns one apart; the first job of a client that was idle gets the turn
-that is being served. So a client with 10,000 queued jobs delays another client by one job, and
-claiming is one step in an index.
+running job holds a lock on its row. All times are the database's. The clients take turns
+(`app.jobs.turns`).
 """
 
 import hashlib
@@ -22,7 +17,6 @@ from typing import Any
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    ScalarSelect,
     and_,
     delete,
     func,
@@ -35,7 +29,7 @@ from structlog import contextvars
 
 from app.database.engine import Database
 from app.database.pages import SEQUENCE_NUMBER, matches, page_of, place_of
-from app.errors import Conflict, TooMany
+from app.errors import Conflict
 from app.jobs.job import (
     CANCELLED,
     ENDED,
@@ -49,18 +43,12 @@ from app.jobs.job import (
     unknown_job,
 )
 from app.jobs.tables import JOB_COLUMNS, JOBS, job_of, listed_columns
+from app.jobs.turns import PENDING, admit, next_turn
 from payoff.errors import Invalid
 
 KEY_PLACE = "/headers/Idempotency-Key"
 
-PENDING = JOBS.c.status.in_([status for status in Status if status not in ENDED])
 
-_BEGUN = (
-    Status.RUNNING,
-    Status.SUCCEEDED,
-    Status.FAILED,
-)  # a cancelled job may never have begun
-_RETRY_SECONDS = 5  # jobs end in their own time; more frequent requests do not help
 _EXPIRED = 500  # rows that one call removes at most, so that no transaction is long
 _ID = re.compile(r"job_[0-9a-f]{20}")
 
@@ -161,9 +149,9 @@ class Queue:
         }
         try:
             with self.database.writing() as connection:
-                row["turn"] = _next_turn(connection, client)
+                row["turn"] = next_turn(connection, client)
                 if client is not None and origin.max_jobs is not None:
-                    _admit(connection, job_id, client, origin.max_jobs)
+                    admit(connection, job_id, client, origin.max_jobs)
                 inserted = connection.execute(
                     insert(JOBS).values(row).returning(*JOB_COLUMNS)
                 )
@@ -464,60 +452,3 @@ def _held(connection: Connection, fence: ColumnElement[bool]) -> Job | None:
     result = connection.execute(select(*JOB_COLUMNS).where(fence).with_for_update())
     row = result.mappings().first()
     return None if row is None else job_of(row)
-
-
-def _next_turn(connection: Connection, client: str | None) -> int:
-    """The turn of a job that `client` submits now; O(log n) in the number of jobs.
-
-    Requests of one client wait here for each other until the transaction ends, so that no two get
-    the same turn; on SQLite a writer is alone anyway.
-    """
-    if connection.dialect.name == "postgresql":
-        connection.execute(
-            select(func.pg_advisory_xact_lock(func.hashtext(f"jobs of {client}")))
-        )
-    of_client = JOBS.c.client.is_(None) if client is None else JOBS.c.client == client
-    served = [_latest(JOBS.c.status == status) for status in _BEGUN]
-    first = (
-        select(func.min(JOBS.c.turn))
-        .where(JOBS.c.status == Status.QUEUED)
-        .scalar_subquery()
-    )
-    last = [
-        _latest(of_client, JOBS.c.status == status)
-        for status in (*_BEGUN, Status.QUEUED)
-    ]
-    row = connection.execute(select(*served, first, *last)).one()
-    current = max(
-        (turn for turn in row[: len(served) + 1] if turn is not None), default=0
-    )
-    next_of_client = max(
-        (turn + 1 for turn in row[len(served) + 1 :] if turn is not None), default=0
-    )
-    return max(current, next_of_client)
-
-
-def _admit(connection: Connection, job_id: str, client: str, max_jobs: int) -> None:
-    """TooMany where the client has `max_jobs` jobs queued or running, unless one of its jobs is
-    `job_id` already.
-
-    To be called after `_next_turn`, which makes the client's other requests wait.
-    """
-    if (
-        connection.execute(select(JOBS.c.seq).where(JOBS.c.id == job_id)).first()
-        is not None
-    ):
-        return
-    count = connection.execute(
-        select(func.count()).where(PENDING, JOBS.c.client == client)
-    ).scalar_one()
-    if count >= max_jobs:
-        raise TooMany(
-            f"{count} jobs of this key are queued or running, and {max_jobs} may be:"
-            " wait for one, or cancel one",
-            seconds=_RETRY_SECONDS,
-        )
-
-
-def _latest(*conditions: ColumnElement[bool]) -> ScalarSelect[int | None]:
-    return select(func.max(JOBS.c.turn)).where(*conditions).scalar_subquery()

@@ -76,7 +76,7 @@ JOBS = Table(
     Column("created_at", Double, nullable=False),
     Column("started_at", Double),
     Column("finished_at", Double),
-    # the order of claims, see queue.py
+    # the order of claims, see turns.py
     Column("turn", BigInteger, nullable=False, server_default="0"),
     Index("jobs_status_seq", "status", "seq"),
     Index(
