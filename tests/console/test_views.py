@@ -71,12 +71,17 @@ def reported(page: Any) -> None:
     page.locator("h2:text-is('The verdict')").evaluate("one => one.scrollIntoView()")
 
 
+def trusted(page: Any) -> None:
+    page.wait_for_selector("h2:text-is('Calibration curve')")
+    page.locator("h2:text-is('Decision curve')").evaluate("one => one.scrollIntoView()")
+
+
 def ready(page: Any) -> None:
     page.wait_for_selector("main:not(:has([aria-busy=true]))")
 
 
 VIEWS: dict[str, Callable[[Any], None]] = {
-    "models/triage": ready,
+    "models/triage/1": trusted,
     "lab/triage:1": lab,
     "cases/triage:1": case,
     "sets": chosen,
@@ -84,7 +89,7 @@ VIEWS: dict[str, Callable[[Any], None]] = {
     "jobs/new": ready,
     "outcomes/triage@champion": reported,
 }  # of each there is a picture, named after the part before the first slash
-WITHOUT = ("start", "models", "models/woods", "models/woods/1", "lab", "lab/woods@champion", "cases/woods:1", "jobs",
+WITHOUT = ("start", "models", "models/triage", "models/woods", "models/woods/1", "lab", "lab/woods@champion", "cases/woods:1", "jobs",
            "outcomes", "outcomes/woods", "lab/loans:1", "cases/loans:1", "cases/rents:1",
            "models/offers/1", "lab/offers:1", "cases/offers:1")  # fmt: skip
 
