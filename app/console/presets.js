@@ -25,10 +25,10 @@ export const PRESETS = [
     row: (draw) => {
       const income = rounded(30_000 * Math.exp(0.4 * draw.normal()), 100), amount = rounded(income * Math.exp(0.6 * draw.normal() - 1.2), 100);
       const late = draw.count(0.6), home = draw.of(["rents", "owns", "with parents"]);
-      const isLost = draw.chance(2.2 * amount / income + 0.55 * late - (home === "owns" ? 0.6 : 0) - 2.6);
+      const isLost = draw.chance(2.2 * amount / income + 0.55 * late - (home === "owns" ? 0.6 : 0) - 3.2);
       return [income, amount, late, home, isLost ? "defaults" : "repays"];
     },
-    matrix: { actions: ["grant", "refuse"], benefits: [[{ column: "amount", times: -0.45, plus: 0 }, 0], [{ column: "amount", times: 0.12, plus: 0 }, 0]] },
+    matrix: { actions: ["refuse", "grant"], benefits: [[0, { column: "amount", times: -0.45, plus: 0 }], [0, { column: "amount", times: 0.12, plus: 0 }]] },
   },
   {
     name: "triage", title: "Triage", question: "Which test to order next for this patient, and when is enough known?",

@@ -215,7 +215,7 @@ def test_a_simulated_table_leads_to_training_with_its_matrix(tab, title, learner
     press(page, f"button:text-is('{title}')", "h2:text-is('Train a model')")
     assert page.get_by_label("Learner").input_value() == learner
     if title == "Credit":
-        assert page.input_value('[data-cell="0 0"]') == "-0.45*amount"
+        assert page.input_value('[data-cell="0 1"]') == "-0.45*amount"
 
 
 @pytest.mark.parametrize(
