@@ -17,7 +17,10 @@ from payoff.decisions.rules import (
 
 Interval = Annotated[
     tuple[float, float],
-    Field(description="95 %, low and high: percentiles of resamples of the same rows"),
+    Field(
+        description="95 %, low and high: percentiles of resamples of the same rows, a tenth"
+        " wider where these are cross-validated"
+    ),
 ]
 
 

@@ -27,7 +27,7 @@ _MORE_DATA = "provide other features, or more rows"
 _MAX_NAMED = 5
 # rows of a class, by which the standard error of how often it occurs is a tenth of that
 _ROWS_OF_PROMISE = 100
-_RARE = 0.2  # of the share that each class has where all are as frequent
+_RARE = 0.25  # of the share that each class has where all are as frequent
 _SHARE_OF_REPEATS = 0.05  # of the rows, from which repeats are named
 # of the rows, different values of an identifier that repeats: of fewer all may be in training
 _FEWEST_GROUPS = 0.01

@@ -502,6 +502,7 @@ def doubts(
         warnings.append("the upper bound is not positive: mu is undefined")
     counts = rows.counts
     unit = unit if rows.groups is None else "group"
+    or_hold_out = " or hold out more," if unit.startswith("hold-out") else ""
     differs = np.ptp(B, axis=-1) > 0
     differs = differs if B.ndim == 2 else differs.any(axis=0)
     rare = np.flatnonzero((counts < MIN_ROWS_TO_COMPARE) & (rows.shares > 0) & differs)
@@ -513,8 +514,8 @@ def doubts(
             share = f"a share of {rows.shares[k]:.2g}"
             problem = f"no {unit}, but {share}: its benefit is not included"
         warnings.append(
-            f"class {classes[k]!r} has {problem}; add {unit}s of it until there are"
-            f" {MIN_ROWS_TO_COMPARE}, with weights that keep its share"
+            f"class {classes[k]!r} has {problem}; add {unit.split()[-1]}s of it, with weights that"
+            f" keep its share,{or_hold_out} until {MIN_ROWS_TO_COMPARE} are evaluated"
         )
     if len(rare) > _MAX_NAMED:
         more = f"{len(rare) - _MAX_NAMED} more classes"

@@ -413,7 +413,7 @@ class Automatic(Learner):
                 "weight": float(name == best),
             }
         self._report(candidates, reasons, figures)
-        self.doubts_ = doubts_of_asking(values, weights)
+        self.doubts_ = doubts_of_asking(values, best, weights)
         return best
 
     def _fit_candidate(

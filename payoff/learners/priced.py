@@ -80,19 +80,23 @@ def best_of(
 
 
 def doubts_of_asking(
-    values: Mapping[str, np.ndarray], weights: np.ndarray
+    values: Mapping[str, np.ndarray], chosen: str, weights: np.ndarray
 ) -> list[str]:
-    """A sentence where asking for nothing is within a standard error of the best values (n,)."""
+    """A sentence where asking for nothing is within a standard error of the best values (n,).
+
+    It has the lead of the `chosen` name, or of the best that asks, over asking for nothing.
+    """
     free = FreeForest.name
-    asking = {name: value for name, value in values.items() if name != free}
+    asking = [name for name in values if name != free]
     if not asking or free not in near_best(values, weights):
         return []
-    best = max(asking, key=lambda name: mean_and_error(asking[name], weights)[0])
-    lead, error = mean_and_error(asking[best] - values[free], weights)
-    side = "ahead of" if lead > 0 else "behind"
+    if chosen == free:
+        chosen = max(asking, key=lambda name: mean_and_error(values[name], weights)[0])
+    lead, error = mean_and_error(values[chosen] - values[free], weights)
+    side = "above" if lead > 0 else "below"
     sentence = (
         "asking for features is not clearly worth their prices: on rows that the models did not"
-        f" see, {best}, the best that asks, is {abs(lead):.4g} {side} asking for nothing per row,"
+        f" see, the mean score of {chosen} is {abs(lead):.4g} {side} that of asking for nothing,"
         f" give or take {error:.2g}"
     )
     return [sentence]

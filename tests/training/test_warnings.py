@@ -77,7 +77,7 @@ def test_classes_of_few_rows_are_named_with_the_rows_they_need(
     [
         ([400, 32], 0.25, "'c1' (24 rows: 20%)"),
         ([400, 100], 0.0, None),  # 100 rows leave a tenth
-        ([90, 30], 0.0, None),  # not rarer than a fifth of an even share
+        ([90, 30], 0.0, None),  # not rarer than a quarter of an even share
         ([900, 64, 36], 0.0, "'c2' (36 rows: 17%), 'c1' (64 rows: 12%)"),
     ],
 )

@@ -431,8 +431,14 @@ def test_classes_are_doubted_by_their_groups():
 
     (doubt,) = doubts(rows, CLASSES, 1.0)
     assert doubt == (
-        "class 'ill' has 6 groups: too few for a reliable interval; add groups of it until there are"
-        " 30, with weights that keep its share"
+        "class 'ill' has 6 groups: too few for a reliable interval; add groups of it,"
+        " with weights that keep its share, until 30 are evaluated"
+    )
+    rows = replace(rows, y=y[:420], groups=None)
+    (doubt,) = doubts(rows, CLASSES, 1.0, "hold-out row")
+    assert doubt == (
+        "class 'ill' has 20 hold-out rows: too few for a reliable interval; add rows of it,"
+        " with weights that keep its share, or hold out more, until 30 are evaluated"
     )
 
 

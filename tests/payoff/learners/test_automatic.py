@@ -307,11 +307,14 @@ def test_it_says_where_asking_is_not_clearly_worth_the_prices():
     model = Automatic(feature_costs=prices, benefits=STAKES, random_state=0).fit(X, y)
     (doubt,) = model.doubts_
     assert doubt.startswith("asking for features is not clearly worth their prices")
-    asking, nothing = (np.array([-3.0, -1, -3, -1]), np.array([-2.0, -2, -2, -2]))
-    (doubt,) = doubts_of_asking({"chain": asking, "nothing": nothing}, np.ones(4))
-    assert "chain, the best that asks, is 0 behind asking for nothing" in doubt
-    assert doubt.endswith("per row, give or take 0.5")
-    assert not doubts_of_asking({"chain": nothing + 1, "nothing": nothing}, np.ones(4))
+    ones = np.ones(4)
+    nothing = np.full(4, -2.0)
+    near = {"chain": np.array([-3.0, -1, -2, -1.5]), "nothing": nothing}
+    for chosen in near:
+        (doubt,) = doubts_of_asking(near, chosen, ones)
+        assert "of chain is 0.125 above that of asking for nothing" in doubt
+        assert doubt.endswith("give or take 0.37")
+    assert not doubts_of_asking(near | {"tree": nothing + 1}, "tree", ones)
 
 
 @pytest.mark.usefixtures("priced_candidates")
