@@ -113,7 +113,8 @@ def corrected(judgements: Sequence[PolicyJudgement]) -> list[PolicyJudgement]:
     (Holm).
     """
     adjusted = holm_of_known([judgement.gain.p_value for judgement in judgements])
-    chance = f"the gain may be chance: {len(judgements)} versions are replayed"
+    tested = len(adjusted) - adjusted.count(None)
+    chance = f"the gain may be chance, as {tested} are compared"
     return [
         replace(judgement, verdict="undecided", reason=chance)
         if judgement.verdict in ("better", "worse") and (p or 0.0) >= SIGNIFICANT

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from time import time
 from typing import Any
@@ -58,7 +58,8 @@ class ReplayPass(ABC):
             until=spec.until,
             versions=spec.versions,
         )
-        self._maturity = matured(recorded(arrivals_only=True), time())
+        arrivals = self._noted(recorded(arrivals_only=True))
+        self._maturity = matured(arrivals, time())
         last = day_of(time() if spec.until is None else spec.until)
         first = None
         for cases in recorded(with_instances=self.needs_instances):
@@ -72,6 +73,10 @@ class ReplayPass(ABC):
             progress.report(
                 (cases.day + 1 - first) / max(last + 1 - first, 1), "replaying"
             )
+
+    def _noted(self, days: Iterable[Cases]) -> Iterable[Cases]:
+        """All cases, once before they are replayed."""
+        return days
 
     def document(self) -> dict[str, Any]:
         """The job's result."""

@@ -1,8 +1,9 @@
 """Replays of decisions by rewards: what other versions would have earned before an alias moves."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -109,10 +110,11 @@ class RewardReplay(ReplayPass):
     def __init__(self, stores: Stores, spec: ReplaySpec) -> None:
         super().__init__(stores, spec)
         self._deleted: list[str] = []
-        self._versions = [_Version(None, spec.classes)]
+        self._names = list(spec.classes)
+        self._versions = [_Version(None, self._names)]
         for name, model in self._models.items():
             learned = self._learned_from(stores, model.card)
-            self._versions.append(_Version(name, spec.classes, model, learned))
+            self._versions.append(_Version(name, self._names, model, learned))
 
     def _learned_from(self, stores: Stores, card: Card) -> _Period:
         """When the decisions were made that the data set of a version was made of, in seconds."""
@@ -128,12 +130,20 @@ class RewardReplay(ReplayPass):
         return lineage["since"] or -np.inf, min(lineage["until"] or np.inf, made)
 
     def _comparable(self, cases: Cases) -> Iterator[Slice]:
-        names = set(self._spec.classes)
+        names = set(self._names)  # a version may have begun since these were noted
         for part in slices(cases, self._maturity.since):
             if part.stack.terms[0].rewarded and names.issuperset(part.stack.actions):
                 yield part
             else:
-                self._left_out["other_actions"] += len(part)
+                self._left_out["other_classes"] += len(part)
+
+    def _noted(self, days: Iterable[Cases]) -> Iterator[Cases]:
+        """The cases as they are; those actions are noted that only earlier versions had."""
+        for cases in days:
+            for terms in filter(attrgetter("rewarded"), cases.terms):
+                missing = set(terms.actions).difference(self._names)
+                self._names += sorted(missing, key=str)
+            yield cases
 
     def _add(self, part: Slice) -> None:
         rows = judged_rows(part)

@@ -120,7 +120,7 @@ class ReplaySpec(Spec):
     before `until`.
 
     `models` are `name:version`; `rules` as requests have them, none of models that learned from
-    rewards, whose `classes` are the actions of all versions. `benefits` (K, A) count in place of
+    rewards, whose `classes` are actions. `benefits` (K, A) count in place of
     the recorded ones; where cells depend on the case, `forms` say how text stands for the numbers
     of features.
     """

@@ -20,7 +20,7 @@ def test_a_gain_that_may_be_chance_among_so_many_is_undecided():
     assert {line.verdict for line in corrected(judgements(0.3, enough))} == {"better"}
     many = corrected(judgements(0.3, enough + 2))
     assert {line.verdict for line in many} == {"undecided"}
-    assert f"{enough + 2} versions" in many[0].reason
+    assert f"{enough + 2} are compared" in many[0].reason
     assert many[0].gain == alone.gain
 
 

@@ -188,6 +188,29 @@ def test_a_version_is_not_judged_by_what_it_learned_from(client, world):
     assert any("offers:3 is deleted" in warning for warning in result["warnings"])
 
 
+def test_an_action_that_the_log_never_took_cannot_be_judged(client, world):
+    data = logged(200, seed=4)
+    actions = ["wait" if action == "none" else action for action in data["actions"]]
+    rewards = [
+        reward + 9 * (action == "wait")
+        for reward, action in zip(data["rewards"], actions, strict=True)
+    ]
+    data |= {"actions": actions, "rewards": rewards}
+    job = trained(client, order(data=data, holdout=0))
+    name = f"offers:{job['model']['version']}"
+    result = replayed(client, "offers:1", models=[name, "offers:1"])
+    _, waiting, same = result["alternatives"]
+    assert (waiting["model"], waiting["cases"]) == (name, N - 1)
+    assert waiting["verdict"] == waiting["over_policy"]["verdict"] == "cannot_be_judged"
+    assert "never took" in waiting["reason"]
+    assert waiting["gain"]["low"] is None
+    assert same["gain"]["mean"] is not None
+    # Of all versions: the first one decided among an action that the latest one does not have.
+    (recorded, again) = replayed(client, models=[name])["alternatives"]
+    assert again["reason"] == waiting["reason"]
+    assert recorded["value"] == result["alternatives"][0]["value"]
+
+
 def test_what_no_replay_of_rewards_takes_is_refused(client, world):
     trained(
         client,
