@@ -95,11 +95,12 @@ def test_the_pages_with_commands_are_found():
         "defaults.md": 2,
         "first-decisions.md": 8,
         "guarantees.md": 2,
+        "reasons.md": 1,
         "regression.md": 1,
         "review.md": 1,
     }
     curls = sum(page.read_text().count("curl -s ") for page in PAGES)
-    assert curls == sum(counts.values()) + 7, "five answers follow several commands"
+    assert curls == sum(counts.values()) + 9, "six answers follow several commands"
 
 
 def test_the_program_of_the_readme_prints_what_follows_it(capsys):

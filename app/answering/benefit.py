@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field, StrictInt, WithJsonSchema
 
 from app.answering.decide import check_classes, sorted_holdout
-from app.answering.guarantees import certified
+from app.answering.guarantees import OnDataset, certified
 from app.answering.segment_benefits import by_segment
 from app.answering.standings import lead_of, standings_of
 from app.errors import Conflict
@@ -59,11 +59,12 @@ from payoff.evidence.calibration_curve import calibration_curve
 
 FOLDS = 5  # of the hold-out, for the rule that is tuned on it
 MAX_CELLS = 100_000  # of a matrix: the report has several counts for each cell
-Source = Literal["hold-out", "cross-validation", "request"]
+Source = Literal["hold-out", "cross-validation", "request", "data set"]
 _ROW_NAMES: dict[Source, str] = {
     "hold-out": "hold-out row",
     "cross-validation": "cross-validated row",
     "request": "row",
+    "data set": "row",
 }
 
 
@@ -79,10 +80,14 @@ class BenefitRequest(NamedMatrixFields):
     )
     guarantee: GuaranteeFields | None = Field(
         default=None,
-        description="certify from which score on an action keeps a limit; asks for a model that"
-        ' was trained with `"refit": false`',
+        description="certify from which score on an action keeps a limit; on a hold-out this asks"
+        ' for a model that was trained with `"refit": false`',
         examples=[None],
     )
+
+
+class ModelBenefitRequest(BenefitRequest, OnDataset):
+    """A benefit matrix, and the rows on which the model is to be judged."""
 
 
 class GivenBenefitRequest(BenefitRequest):
@@ -352,7 +357,8 @@ def _request(rule: Ruled, source: Source) -> dict[str, Any] | None:
     """The fields that ask `/predict` for the rule; without a model that keeps the rows, a threshold
     is a number.
     """
-    if source == "request" and rule.rule == "threshold_holdout":
+    is_kept = source in ("hold-out", "cross-validation")
+    if not is_kept and rule.rule == "threshold_holdout":
         return {"rule": "threshold", "threshold": rule.figures["threshold"]}
     fields: dict[str, Any] | None = rule.request
     return fields

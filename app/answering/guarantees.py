@@ -10,6 +10,7 @@ from app.access.caller import Caller
 from app.errors import Conflict
 from app.registry.loaded import Loaded
 from app.registry.saved_documents import Kind, Saved
+from app.requests.fields import Text, WireModel
 from app.requests.guarantees import Guarantee, GuaranteeFields
 from app.requests.matrices import NamedMatrixFields
 from app.requests.saved_matrices import content_of, save_document
@@ -43,7 +44,18 @@ class CertifiedRule(BaseModel):
     reason: str | None = Field(description="why nothing is certified")
 
 
-class GuaranteeRequest(NamedMatrixFields):
+class OnDataset(WireModel):
+    """A data set in place of the hold-out."""
+
+    dataset: Text | None = Field(
+        default=None,
+        description="whose rows are taken in place of the hold-out; the model must not have learned"
+        " from any of them",
+        examples=[None],
+    )
+
+
+class GuaranteeRequest(NamedMatrixFields, OnDataset):
     """A matrix, and the guarantee that is to be certified under it."""
 
     guarantee: GuaranteeFields
@@ -56,7 +68,8 @@ def check_evaluated(model: Loaded) -> None:
             "/guarantee",
             "a guarantee is about the model that was evaluated, and version"
             f" {model.version} of {model.name!r} was fitted again on all rows after its"
-            f' evaluation by {model.evaluation}; train it with "refit": false',
+            f' evaluation by {model.evaluation}; train it with "refit": false, or name a'
+            " 'dataset' with new rows",
         )
 
 
@@ -120,6 +133,7 @@ def save(
     name: str,
     request: GuaranteeRequest,
     result: tuple[Guarantee, dict[str, Any]],
+    rows_in_words: str | None,
     *,
     by: Caller,
 ) -> Saved:
@@ -137,7 +151,7 @@ def save(
         "actions": actions,
         "guarantee": request.guarantee.model_dump(),
         "certified": guarantee._asdict(),
-        "result": document,
+        "result": document | {"rows_in_words": rows_in_words},
     }
     place: tuple[str, Kind, str] = (model.name, "guarantee", name)
     return save_document(stores, place, orjson.dumps(content), by=by)

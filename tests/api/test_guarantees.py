@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.conftest import trained, two_class_rows
+from tests.conftest import trained, two_class_rows, uploaded
 from tests.messages import says
 
 MATRIX = {
@@ -181,6 +181,55 @@ def test_the_evaluated_model_alone_has_guarantees(client):
         [error] = refused.json()["errors"]
         assert error["loc"] == "/guarantee"
         assert says(error["msg"], "fitted again", '"refit": false')
+
+
+def test_new_rows_certify_a_model_that_was_fitted_again(client):
+    """By a data set that is named, what `/benefit` says of the probabilities of its rows."""
+    new = two_class_rows(1_000, seed=7)
+    table = TABLE | {"dataset": uploaded(client, new)}
+    answer = client.put("/models/refitted/guarantees/new", json=table)
+    assert answer.status_code == 200, answer.text
+    saved = answer.json()
+    assert (
+        saved["rows_in_words"] == f"the 1,000 rows of the data set {table['dataset']}"
+    )
+    report = client.post("/models/refitted/benefit", json=table).json()
+    assert report["guarantee"].items() <= saved.items()
+    assert report["evaluation"] == "data set"
+    body = {"model": "refitted", "instances": new["rows"], **MATRIX}
+    predicted = client.post("/predict", json=body).json()
+    given = {name: predicted[name] for name in ("probabilities", "classes")}
+    given |= {"labels": new["labels"], "guarantee": LIMIT, **MATRIX}
+    expected = client.post("/benefit", json=given).json()
+    same = ("guarantee", "curve", "expected_benefit", "threshold", "rules")
+    assert {name: report[name] for name in same} == {
+        name: expected[name] for name in same
+    }
+
+
+def test_rows_that_the_model_learned_from_certify_nothing(client):
+    card = client.get("/models/refitted/versions/1").json()
+    for dataset, place, words in (
+        (card["data"]["dataset"], "/dataset", "learned from"),
+        ("nothing", "/dataset", "'nothing'"),
+        (
+            uploaded(
+                client,
+                {
+                    "features": ["age"],
+                    "rows": [[i] for i in range(9)],
+                    "labels": [*"abababbab"],
+                },
+            ),
+            "/dataset",
+            "'pulse'",
+        ),
+    ):
+        table = TABLE | {"dataset": dataset}
+        for method, path in (("PUT", "guarantees/x"), ("POST", "benefit")):
+            answer = client.request(method, f"/models/refitted/{path}", json=table)
+            assert answer.status_code in (404, 422)
+            assert says(place, words) in answer.json()["errors"]
 
 
 def test_rows_of_groups_are_no_independent_draws(client):

@@ -2,15 +2,21 @@
 with a truth.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Path, Query, Request, Response
 from pydantic import BaseModel, Field
 
 from app.access.caller import Scope
 from app.answering import benefit as usecase
-from app.answering.benefit import BenefitRequest, GivenBenefitRequest
-from app.answering.guarantees import CertifiedRule, check_evaluated
+from app.answering.benefit import (
+    BenefitRequest,
+    GivenBenefitRequest,
+    ModelBenefitRequest,
+    Source,
+)
+from app.answering.guarantees import CertifiedRule
+from app.answering.new_rows import evidence_for
 from app.answering.standings import ContenderResult, Lead
 from app.api.bodies import with_matrix
 from app.api.charts import SVG_CONTENT, benefit_chart, svg, wants_svg
@@ -97,12 +103,12 @@ class BenefitReport(EarningDocument):
         " class; empty for a large matrix"
     )
     rows: int = Field(description="that were evaluated")
-    evaluation: Literal["hold-out", "cross-validation", "request"] = Field(
+    evaluation: Source = Field(
         description="of the model on rows that it did not see, or of the probabilities in the"
         " request"
     )
     rows_in_words: str | None = Field(
-        description="which rows of the training data these are; null for those of the request"
+        description="which rows these are; null for those of the request"
     )
     groups: int | None = Field(
         description="of the rows, where they were held out by group: intervals count these"
@@ -169,7 +175,8 @@ async def model_benefit(
         str, Path(openapi_examples={"the model above": {"value": "triage"}})
     ],
     body: Annotated[
-        BenefitRequest, Body(openapi_examples={"two actions": {"value": _EXAMPLE}})
+        ModelBenefitRequest,
+        Body(openapi_examples={"two actions": {"value": _EXAMPLE}}),
     ],
     request: Request,
     by: Annotated[
@@ -217,16 +224,23 @@ async def benefit(
 
 
 def _answer(
-    request: Request, model: Loaded, body: BenefitRequest, by: str | None
+    request: Request, model: Loaded, body: ModelBenefitRequest, by: str | None
 ) -> Response:
-    if body.guarantee is not None:
-        check_evaluated(model)
-    rows = usecase.evidence_of(model)
     service: Service = request.app.state.service
+    caller = caller_of(request)
+    charge = charge_of(request)
+    rows = evidence_for(
+        service.stores,
+        model,
+        body.dataset,
+        body.guarantee,
+        caller=caller,
+        charge=charge,
+    )
     body = with_saved(service.stores, body, model.name, model.classes)
     # Many such reports together reveal the values of the columns.
     if body.case_columns or by is not None:
-        caller_of(request).need(frozenset({Scope.TRAIN}))
+        caller.need(frozenset({Scope.TRAIN}))
     return with_matrix(_report(request, rows, body, model, by), body)
 
 

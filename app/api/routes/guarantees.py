@@ -7,8 +7,9 @@ from fastapi import APIRouter, Body, Depends, Request, Response
 from pydantic import BaseModel, Field
 
 from app.answering import guarantees as usecase
-from app.answering.benefit import certified_on, evidence_of, extent
-from app.answering.guarantees import CertifiedRule, GuaranteeRequest, check_evaluated
+from app.answering.benefit import certified_on, extent
+from app.answering.guarantees import CertifiedRule, GuaranteeRequest
+from app.answering.new_rows import evidence_for
 from app.api.dependencies import CallerDep, StoresDep, only_own_models
 from app.api.errors import problems
 from app.api.exchange import caller_of, charge_of
@@ -40,6 +41,7 @@ class GuaranteeDocument(CertifiedRule):
     benefits: dict[str, dict[str, float | CaseCell]]
     actions: list[str] | None
     guarantee: GuaranteeFields
+    rows_in_words: str | None = Field(description="the rows on which it is certified")
     request: dict[str, str] = Field(description="the fields that ask `/predict` for it")
     created_at: datetime
     who: str = Field(description="the name of the API key")
@@ -95,12 +97,15 @@ def _saved(
     request: Request, model: Loaded, name: str, body: GuaranteeRequest
 ) -> GuaranteeDocument:
     stores: Stores = request.app.state.service.stores
-    check_evaluated(model)
+    caller = caller_of(request)
+    charge = charge_of(request)
     body = with_saved(stores, body, model.name, model.classes)
-    rows = evidence_of(model)
-    charge_of(request)(extent(len(rows.y), len(rows.classes), body))
+    rows = evidence_for(
+        stores, model, body.dataset, body.guarantee, caller=caller, charge=charge
+    )
+    charge(extent(len(rows.y), len(rows.classes), body))
     result = certified_on(rows, body, body.guarantee)
-    saved = usecase.save(stores, model, name, body, result, by=caller_of(request))
+    saved = usecase.save(stores, model, name, body, result, rows.in_words, by=caller)
     return get_guarantee(model.name, saved.reference, stores)
 
 

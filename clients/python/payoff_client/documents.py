@@ -173,6 +173,7 @@ class BenefitOptions(TypedDict, total=False):
     priors: Mapping[str, float]
     points: int
     guarantee: Fields
+    dataset: str
 
 
 class Period(TypedDict, total=False):

@@ -143,14 +143,16 @@ class Guarantees(_Saved[Mode]):
         guarantee: Fields,
         cost_matrix: Benefits | None = None,
         actions: Sequence[str] | None = None,
+        dataset: str | None = None,
     ) -> Object:
         """Certify a guarantee under a matrix on the hold-out of the version, and save it.
 
-        `guarantee` has `action`, `otherwise`, `wrong` and `at_most`, or `loss_at_most`, and
-        perhaps `confidence`. Raises Conflict where nothing is certified.
+        With `dataset` on its rows, which the model has not seen. `guarantee` has `action`,
+        `otherwise`, `wrong` and `at_most`, or `loss_at_most`, and perhaps `confidence`. Raises
+        Conflict where nothing is certified.
         """
-        matrix = stated(benefits=benefits, cost_matrix=cost_matrix, actions=actions)
-        document = {**matrix, "guarantee": dict(guarantee)}
+        document = stated(benefits=benefits, cost_matrix=cost_matrix, actions=actions)
+        document |= stated(dataset=dataset) | {"guarantee": dict(guarantee)}
         call = put(f"{self._version_path}/{step(name)}", document)
         return await self._link.document(call, Object)
 
@@ -500,7 +502,8 @@ class Model(Linked[Mode]):
         """The benefit of a matrix on the hold-out of the version, per row, in its own unit.
 
         `chart` draws it; by default in notebooks. `options` are `actions`, `priors`, `points`,
-        `guarantee`. Raises Conflict where the version has no hold-out.
+        `guarantee`, and `dataset`, with new rows in place of the hold-out. Raises Conflict where
+        the version has none.
         """
         call = post(
             f"{self._version_path}/benefit", stated(benefits=benefits, **options)
