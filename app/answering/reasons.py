@@ -98,10 +98,9 @@ def _directions(
     P = model.estimator.posterior(moved.reshape(-1, X.shape[1]))
     chances = P.reshape(len(places), len(X), -1)[:, rows, towards]
     value = X[rows, features]
-    is_low = value < places[chances.argmin(axis=0), rows]
-    words = np.where(is_low, "low", "high")
-    words = np.where(np.isnan(ends[:, 0]), "any", words)
-    return list(np.where(np.isnan(value), "missing", words))
+    best = places[chances.argmin(axis=0), rows]
+    kinds = [np.isnan(value), np.isnan(ends[:, 0]), value < best]
+    return np.select(kinds, ["missing", "any", "low"], "high").tolist()
 
 
 def add_texts(

@@ -1,6 +1,6 @@
 """Features with which an answer may only rise, or only fall."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -38,17 +38,17 @@ def signs_of(
             f"this is for numbers or two classes, and there are {classes}; leave it out",
         )
 
-    def flaws() -> Iterator[Flaw]:
-        for feature in directions:
-            place = _PLACE + pointer(feature)
-            if feature not in features:
-                yield unknown_at(place, "feature", feature, [*map(str, features)])
-            elif features.index(feature) in categorical:
-                message = f"{feature!r} is a category, which has no order; leave it out"
-                yield Flaw(place, message)
-
-    reject(flaws())
+    reject(
+        unknown_at(_PLACE + pointer(name), "feature", name, [*map(str, features)])
+        for name in directions
+        if name not in features
+    )
+    columns = [features.index(name) for name in directions]
+    reject(
+        Flaw(_PLACE + pointer(name), f"{name!r} is a category, which has no order")
+        for name, column in zip(directions, columns, strict=True)
+        if column in categorical
+    )
     signs = np.zeros(len(features))
-    for feature, direction in directions.items():
-        signs[features.index(feature)] = 1.0 if direction == "up" else -1.0
+    signs[columns] = [1.0 if way == "up" else -1.0 for way in directions.values()]
     return signs

@@ -91,6 +91,8 @@ def test_no_more_than_its_scope_and_its_models(bank, desk, clerk):
     assert other.get("/decisions/p/3").status_code == 404
     predicting = bank.make("asks", Scope.PREDICT)
     assert predicting.get("/decisions/p/3").status_code == 403
+    report = {"benefits": MATRIX, "dataset": "ds_1"}
+    assert predicting.post("/models/ward/benefit", json=report).status_code == 403
     assert clerk.get("/models/ward/decisions?order=size").status_code == 422
 
 
