@@ -7,28 +7,18 @@ ambiguous and not used until an order decides.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.tables.conventions import decided_by_others
 from app.tables.dataset import ColumnReport
-from app.tables.notations import (
-    BOOLEAN,
-    COMMA,
-    ISO,
-    POINT,
-    candidates,
-    reader,
-    shown,
-    without_unit,
-)
-from app.tables.source import Held, Kind, Location, Source
+from app.tables.source import Kind, Location, Source
 from app.tables.text import MAX_SHOWN, normal, spelling
+from app.tables.text_columns import TextColumn, decide_by_others, scanned, words_of
 from app.tables.upload_request import UploadRequest
 from app.tables.values import (
     as_numbers,
@@ -40,112 +30,10 @@ from app.tables.values import (
 )
 from payoff.errors import Flaw, below, pointer, reject, unknown_at
 
-# orders of columns whose words may be in a notation
-_ORDERS_WITH_NOTATION = {None, "number", POINT, COMMA}
-_NOTATIONS = {"moment": ISO, "truth": BOOLEAN}
-_MOST_WORDS_TRIED = 1000  # that are no numbers, in search of one that has a notation
 _REPEATS_HEADER = "rows that repeat the header, which are left out"
 _UNLABELLED = "rows without a label, which are left out"
 _TOTALS = "rows of totals without a label, which are left out"
 _TOTAL = r"(?i)^(grand |sub)?(totals?|sum|summe|gesamt|total general|somme)\s?:?$"
-# 1.899 or 899: if all words are written so, the point may separate thousands
-_THOUSANDS = r"^(0|[1-9]\d{0,2}(\.\d{3})?)$"
-
-
-@dataclass
-class _Text:
-    """A column of text while it is scanned: the notations that read all its words, and a word of
-    which they give different numbers.
-
-    Of a column that is `ordered` to be numbers the words that neither a notation nor the `decimal`
-    sign reads are missing.
-    """
-
-    ordered: str | None
-    decimal: str
-    is_plain: bool = True  # every word is a number
-    are_thousands: bool = True  # every word may have a point that separates thousands
-    has_point: bool = False
-    notations: list[str] = field(default_factory=list)
-    ambiguous_word: str | None = None
-
-    def begin(self, array: Any) -> None:
-        """Take the notations of the first word that is no number; if ordered, of the first word
-        that has a notation.
-        """
-        if not self.is_plain and (self.notations or not self.ordered):
-            return
-        unread = as_numbers(array, self.decimal)[1]
-        if unread is not None:
-            self.is_plain = False
-            words = _words(array.filter(unread))[
-                : _MOST_WORDS_TRIED if self.ordered else 1
-            ]
-            self.notations = next(filter(None, map(self.fitting, words)), [])
-        elif self.are_thousands:
-            words = as_words(array).cast(
-                pa.string()
-            )  # of a Parquet file it may be a dictionary
-            self.are_thousands = (
-                pc.all(pc.match_substring_regex(words, _THOUSANDS)).as_py() is not False
-            )
-            self.has_point |= bool(pc.any(pc.match_substring(words, ".")).as_py())
-
-    def fitting(self, word: str) -> list[str]:
-        """The notations of the word that the order allows."""
-        if self.ordered in (None, "number"):
-            return candidates(word, self.decimal)
-        return [
-            notation
-            for notation in candidates(word)
-            if without_unit(notation) == self.ordered
-        ]
-
-    def narrow(self, words: Iterable[str]) -> None:
-        """Keep the notations that read these words, too."""
-        for word in words:
-            numbers = {notation: reader(notation)(word) for notation in self.notations}
-            fitting = [
-                notation for notation, number in numbers.items() if number is not None
-            ]
-            if fitting or not self.ordered or is_number(word, self.decimal):
-                self.notations = fitting
-            if not self.notations:
-                return
-            if len({numbers[notation] for notation in fitting}) > 1:
-                self.ambiguous_word = self.ambiguous_word or word
-
-    def ambiguity(self, name: str) -> str | None:
-        """The meanings that the column may have, and the orders that decide; None if it has one."""
-        word = self.ambiguous_word
-        if word is None or len(self.notations) < 2:
-            return None
-        ways = []
-        for notation in self.notations:
-            value = shown(reader(notation)(word) or 0.0, notation)
-            ways.append(f'{value} (types={{"{name}": "{without_unit(notation)}"}})')
-        meanings = f"{word[:MAX_SHOWN]!r} of {name!r} may be {' or '.join(ways)}"
-        return f"{meanings}; one of these orders decides"
-
-    @property
-    def evidence(self) -> Sequence[str]:
-        """The notations that show how the file is written."""
-        has_decimals = self.is_plain and self.has_point and not self.are_thousands
-        return [POINT] if has_decimals and self.decimal == "." else self.notations
-
-    def type(self, held: Held, *, is_class: bool) -> tuple[Kind, str]:
-        """Numeric or categorical, and the notation of the numbers."""
-        if self.ordered == "category" or (held == "truth" and is_class):
-            return "categorical", ""
-        order = "" if self.ordered in (None, "number") else self.ordered
-        notation = "|".join(self.notations) or order or _NOTATIONS.get(held, "")
-        is_numeric = (
-            notation
-            or self.ordered
-            or held not in ("text", "words")
-            or (held == "text" and self.is_plain)
-        )
-        return ("numeric", notation) if is_numeric else ("categorical", "")
 
 
 def typed(source: Source, request: UploadRequest, *, strict: bool = False) -> Source:
@@ -178,14 +66,14 @@ def typed(source: Source, request: UploadRequest, *, strict: bool = False) -> So
         source, ignored=ignored, refused={}, notes={**source.notes}, notations={}
     )
     kept = [j for j, name in enumerate(names) if name not in unread]
-    texts = _texts_of(source, kept, request)
+    texts = scanned(source, kept, request)
     if not strict:
-        result.notes.update(_decide_by_others({names[j]: texts[j] for j in texts}))
+        result.notes.update(decide_by_others({names[j]: texts[j] for j in texts}))
     chosen: list[tuple[int, Kind, str]] = []
     for j in kept:
         name = names[j]
         held = source.kinds[j]
-        text = texts.get(j) or _Text(request.reads(name), request.decimal)
+        text = texts.get(j) or TextColumn(request.reads(name), request.decimal)
         reason: str | None = (
             f"the type of {name!r} is not supported; make it numbers or strings"
         )
@@ -287,10 +175,10 @@ def _reasons_by_batch(
         j for j, name in enumerate(names) if name in request.label and source.kinds[j]
     ]
     ordered = [j for j in labels if request.reads(names[j]) not in (None, "category")]
-    texts = _texts_of(source, ordered, request) if request.drop_unlabelled else {}
+    texts = scanned(source, ordered, request) if request.drop_unlabelled else {}
     types: dict[int, tuple[Kind, str]] = {}
     for j in labels:
-        text = texts.get(j) or _Text(
+        text = texts.get(j) or TextColumn(
             request.reads(names[j]), request.decimal, is_plain=False
         )
         types[j] = text.type(source.kinds[j], is_class=request.is_class(names[j]))
@@ -353,7 +241,7 @@ def _has_class(array: Any, name: str, *, exact: bool) -> np.ndarray:
     """Where the label (n,) is the class, in any spelling unless it has to be `exact`."""
     words = as_words(array).cast(pa.string())
     key = normal if exact else _as_class
-    spellings = [word for word in _words(words) if key(word) == key(name)]
+    spellings = [word for word in words_of(words) if key(word) == key(name)]
     return pc.is_in(words, pa.array(spellings, pa.string())).to_numpy(
         zero_copy_only=False
     )
@@ -362,58 +250,6 @@ def _has_class(array: Any, name: str, *, exact: bool) -> np.ndarray:
 def _as_class(word: str) -> float | str:
     """Equal for the spellings of one class, and of one number."""
     return float(word) if is_number(word, ".") else spelling(word)
-
-
-def _texts_of(
-    source: Source, kept: Sequence[int], request: UploadRequest
-) -> dict[int, _Text]:
-    """The columns of text whose words may be in a notation, scanned."""
-    names = {
-        j: source.places[j].name for j in kept if source.kinds[j] in ("text", "words")
-    }
-    texts = {
-        j: _Text(
-            request.reads(name),
-            request.decimal,
-            are_thousands=source.kinds[j] == "text",
-        )
-        for j, name in names.items()
-        if request.reads(name) in _ORDERS_WITH_NOTATION
-    }
-    for arrays in source.batches() if texts else ():
-        for j, text in texts.items():
-            text.begin(arrays[j])
-    for j, text in texts.items():
-        if not text.is_plain and request.is_class(names[j]):
-            text.notations.clear()
-        elif text.is_plain and text.are_thousands and text.has_point:
-            text.notations = text.fitting("1.000")
-    readable = {j: text for j, text in texts.items() if text.notations}
-    for arrays in source.batches() if readable else ():
-        for j, text in readable.items():
-            if text.notations:
-                text.narrow(_words(arrays[j]))
-    return texts
-
-
-def _decide_by_others(texts: Mapping[str, _Text]) -> dict[str, str]:
-    """Read columns that could be read in two ways as the others of the file, and say so by name."""
-    ambiguous = {name: text for name, text in texts.items() if text.ambiguity(name)}
-    decided = decided_by_others(
-        {name: text.evidence for name, text in texts.items() if name not in ambiguous},
-        {name: text.notations for name, text in ambiguous.items()},
-    )
-    notes = {}
-    for name, reading in decided.items():
-        meanings = ambiguous[name].ambiguity(name)
-        ambiguous[name].notations = list(reading.notations)
-        notes[name] = f"read as {reading.example!r} is written; {meanings}"
-    return notes
-
-
-def _words(array: Any) -> list[str]:
-    """The words that occur, each once."""
-    return pc.unique(as_words(array)).drop_null().to_pylist()
 
 
 def _read_by(

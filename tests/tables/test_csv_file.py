@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.tables import csv_text
-from app.tables.building import AS_NUMBER
+from app.tables.classes import AS_NUMBER
 from app.tables.features import Feature
 from app.tables.store import DataLimits, DatasetStore
 from app.tables.upload_request import Dialect
