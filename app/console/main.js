@@ -18,6 +18,7 @@ const VIEWS = {
   data: { title: "Data", load: () => import("./data.js"), train: true },
   jobs: { title: "Jobs", load: () => import("./jobs.js"), train: true },
   outcomes: { title: "Outcomes", load: () => import("./outcomes.js"), train: true },
+  review: { title: "Review", load: () => import("./review.js") },
 };
 
 const main = /** @type {HTMLElement} */ (document.querySelector("main"));

@@ -91,12 +91,18 @@ function drawn(report, ref) {
   return h("div", { class: "report" }, warned(report.warnings ?? []),
     report.decisions !== 0 ? null : h("p", null, "No decision of this period is recorded. Tick “Record decisions” under ",
       h("a", { href: link("cases", ref) }, "Cases"), "."),
-    "decisions" in report ? SECTIONS.map((section) => section(report)).flat() // of quantities the report is short
+    "decisions" in report ? SECTIONS.map((section) => section(report, ref)).flat() // of quantities the report is short
       : Object.keys(report).filter((name) => report[name] !== null && name !== "warnings").map((name) => card(words(name), plain(report[name]))));
 }
 
-/** @param {any} report */
-function summary(report) {
+/** The cases of a figure. @param {string} ref @param {any} report @param {string} text @param {...string} parts of the queue, `name=value` */
+function cases(ref, { since, until }, text, ...parts) {
+  const ends = Object.entries({ since, until }).flatMap(([name, end]) => (end ? [`${name}=${end}`] : []));
+  return h("a", { href: link("review", ref, ...parts, ...ends) }, text);
+}
+
+/** @param {any} report @param {string} ref */
+function summary(report, ref) {
   const { difference: { mean, low, high, tolerance } } = report;
   const [verdict, meaning] = VERDICTS[report.verdict] ?? [words(String(report.verdict)), ""];
   return card("The verdict",
@@ -108,6 +114,7 @@ function summary(report) {
     report.advice?.length ? h("div", null, h("h3", null, "What to do"),
       h("ul", null, ...report.advice.map((/** @type {any} */ one) => h("li", null, String(one))))) : null,
     facts([["decisions", short(report.decisions, 9)], ["truth known", `${short(report.known, 9)} (${share(report.coverage)})`],
+      report.known < report.decisions && ["unknown", cases(ref, report, short(report.decisions - report.known, 9), "open=true")],
       ["version", report.model?.version ?? "all"],
       ...["since", "until"].map((end) => report[end] && [end, time(report[end])])]));
 }
@@ -130,10 +137,12 @@ function why({ known, difference, expected }) {
     + `(${difference.basis}). More outcomes make it narrower.`;
 }
 
-/** @param {any} report */
-function selective({ selective: found }) {
-  const shares = table("Known truth after each action", ["action", "decisions", "known", "share"],
-    found.actions.map((/** @type {any} */ one) => [one.action, short(one.decisions, 9), short(one.known, 9), share(one.coverage)]));
+/** @param {any} report @param {string} ref */
+function selective(report, ref) {
+  const { selective: found } = report;
+  const shares = table("Known truth after each action", ["action", "decisions", "known", "share", "unknown"],
+    found.actions.map((/** @type {any} */ one) => [one.action, short(one.decisions, 9), short(one.known, 9), share(one.coverage),
+      cases(ref, report, short(one.decisions - one.known, 9), `action=${one.action}`)]));
   if (found.is) return card("Truth is known more often after some actions",
     h("p", null, `Amounts about known cases are no estimates for all decisions (p = ${short(found.p_value, 2)}). `
       + "The column \"about\" has what each amount is about; the bounds hold for all decisions."), shares);

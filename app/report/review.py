@@ -31,6 +31,8 @@ from payoff.errors import Invalid, unknown_at
 MOST_SCANNED = 50_000
 MOST_DAYS = 20
 _REASONS = 4  # against the decision that was made
+# The fields of an explanation that hold for any rule.
+_OF_FEATURES = ("contributions", "base_value", "contributions_to", "reasons")
 _PLACE = r"-?[0-9.e+-]{1,30},.{1,128}"
 
 
@@ -220,12 +222,15 @@ def _outcome(outcome: Outcome, located: Located) -> dict[str, Any]:
 def _explanation(
     stores: Stores, located: Located, instance: dict[str, Any] | None
 ) -> dict[str, Any] | None:
-    """What would change the decision of a recorded instance; None where more than the expected
-    benefit decided, or the version is deleted.
+    """What would change the decision of a recorded instance, and what its features count; the
+    latter alone where more than the expected benefit decided, such as limits or a guarantee.
+
+    None where the version is deleted, and of questions, bands and a single action.
     """
     terms = located.terms
-    is_plain = (terms.verb, terms.rule) == ("predict", "expected_benefit")
-    if instance is None or not is_plain or terms.figures:
+    figures = terms.figures or {}
+    is_other = terms.verb != "predict" or figures.get("bands") or len(terms.actions) < 2
+    if instance is None or is_other:
         return None
     try:
         model = stores.registry.load(f"{located.model}:{located.version}")
@@ -245,7 +250,10 @@ def _explanation(
     if not explanations:
         return None
     add_texts(stores, model.name, explanations)
-    return explanations[0]
+    [explanation] = explanations
+    if figures or terms.rule != "expected_benefit":
+        return {name: explanation[name] for name in _OF_FEATURES if name in explanation}
+    return explanation
 
 
 def _audit(stores: Stores, caller: Caller, subject: str, count: int) -> None:

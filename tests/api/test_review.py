@@ -74,6 +74,20 @@ def test_the_explanation_is_that_of_the_answer(desk, clerk):
     assert seen["expected_benefits"] == pytest.approx(answer["expected_benefits"][0])
 
 
+def test_what_limits_decided_has_its_contributions_and_reasons(desk, clerk):
+    """The sentence is about the decision by expected benefit, which may be another one."""
+    body = {"model": "ward", "instances": PEOPLE, "benefits": MATRIX}
+    record = {"ids": [f"l/{i}" for i in range(20)], "instances": True}
+    limits = {"limits": {"treat": 3}, "record": record}
+    clerk.post("/predict", json=body | limits).raise_for_status()
+    answer = clerk.post("/predict", json=body | {"explain": True}).json()
+    for i, explanation in enumerate(answer["explanations"]):
+        seen = desk.get(f"/decisions/l/{i}").json()["explanation"]
+        assert seen["contributions"] == pytest.approx(explanation["contributions"])
+        assert seen["reasons"] is not None
+        assert "sentence" not in seen
+
+
 def test_the_client_reads_them_too(bank, desk):
     key = bank.keys["desk"]
     with Payoff(bank.url, key, progress=False) as client:

@@ -114,8 +114,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         recorded(client)
         stores = prepare_stores(settings)
         _, key = stores.keys.create("ward", (Scope.PREDICT,))
+        _, review_key = stores.keys.create("desk", (Scope.REVIEW,))
         stores.database.close()
-        yield Site(str(client.base_url).rstrip("/"), client, key)
+        yield Site(str(client.base_url).rstrip("/"), client, key, review_key)
 
 
 @pytest.fixture(scope="session")

@@ -76,6 +76,16 @@ def trusted(page: Any) -> None:
     page.locator("h2:text-is('Decision curve')").evaluate("one => one.scrollIntoView()")
 
 
+def reviewed(page: Any) -> None:
+    """A case of which something counts against the decision."""
+    ready(page)
+    while not page.locator(".case ol").count():
+        page.keyboard.press("j")
+        ready(page)
+    page.evaluate("document.activeElement.blur()")
+    page.locator(".ends").evaluate("one => one.scrollIntoView()")
+
+
 def ready(page: Any) -> None:
     page.wait_for_selector("main:not(:has([aria-busy=true]))")
 
@@ -88,9 +98,10 @@ VIEWS: dict[str, Callable[[Any], None]] = {
     "data": lambda page: page.wait_for_selector("td >> text=Train"),
     "jobs/new": ready,
     "outcomes/triage@champion": reported,
+    "review/claims/action=refer": reviewed,
 }  # of each there is a picture, named after the part before the first slash
 WITHOUT = ("start", "models", "models/triage", "models/woods", "models/woods/1", "lab", "lab/woods@champion", "cases/woods:1", "jobs",
-           "outcomes", "outcomes/woods", "lab/loans:1", "cases/loans:1", "cases/rents:1",
+           "outcomes", "outcomes/woods", "lab/loans:1", "cases/loans:1", "cases/rents:1", "review", "review/woods",
            "models/offers/1", "lab/offers:1", "cases/offers:1")  # fmt: skip
 
 

@@ -246,7 +246,8 @@ class DecisionDocument(BaseModel):
     propensity: float | None
     instance: dict[str, Any] | None = Field(description="where it was recorded")
     explanation: dict[str, Any] | None = Field(
-        description="of a recorded instance, by the version that decided"
+        description="of a recorded instance, by the version that decided; what its features count"
+        " alone where more than the expected benefit decided, such as limits"
     )
     outcome: StatedOutcome | None
 
