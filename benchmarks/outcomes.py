@@ -39,7 +39,7 @@ from app.outcomes.sealed import (
 )
 from app.outcomes.tables import SEALED_FILES
 from app.report.report import Read, document, matured
-from payoff.decisions.rule_ranking import MIN_ROWS_TO_COMPARE
+from payoff.decisions.ranking import MIN_ROWS_TO_COMPARE
 from payoff.evidence.intervals import MeanSums
 from tests.payoff.evidence.worlds import WORLDS, coverage
 

@@ -35,14 +35,9 @@ from payoff.decisions.benefit import Prepared, class_means, confusion, mu, row_b
 from payoff.decisions.case_benefits import CaseBenefits, Columns
 from payoff.decisions.folds import Blocks, stratified_folds
 from payoff.decisions.priors import under_priors
+from payoff.decisions.ranking import MIN_ROWS_TO_COMPARE, Ranking
 from payoff.decisions.row_weights import effective_total
-from payoff.decisions.rule_ranking import (
-    MIN_ROWS_TO_COMPARE,
-    LabelledRows,
-    Ranking,
-    contest,
-    doubts,
-)
+from payoff.decisions.rule_ranking import LabelledRows, contest, doubts
 from payoff.decisions.rules import (
     HeldOutRows,
     Ruled,

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from app.registry.loaded import Segment
+from payoff.decisions.ranking import MIN_ROWS_TO_COMPARE
 from payoff.decisions.row_weights import effective_rows, effective_total, normalised
-from payoff.decisions.rule_ranking import MIN_ROWS_TO_COMPARE, LabelledRows
+from payoff.decisions.rule_ranking import LabelledRows
 from payoff.evidence.drift import holm_of_known
 from payoff.evidence.intervals import (
     PromiseSums,

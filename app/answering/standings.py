@@ -6,10 +6,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from payoff.decisions.benefit import mu
-from payoff.decisions.rule_ranking import (
-    MIN_ROWS_TO_COMPARE,
-    Ranking,
-)
+from payoff.decisions.ranking import MIN_ROWS_TO_COMPARE, Ranking
 from payoff.decisions.rules import (
     Ruled,
     RuleName,

@@ -10,7 +10,7 @@ from app.outcomes.decision import UNKNOWN
 from app.report.earned import UNEQUAL, WHATEVER, basis, total
 from app.report.slices import Slice
 from app.report.ways import Paired, gain, verdict
-from payoff.decisions.rule_ranking import MIN_ROWS_TO_COMPARE
+from payoff.decisions.ranking import MIN_ROWS_TO_COMPARE
 from payoff.evidence.drift import holm
 from payoff.evidence.intervals import SIGNIFICANT
 from payoff.evidence.truths import payoff_range

@@ -35,7 +35,7 @@ from app.report.ways import Exploration, Ways, gain
 from app.stores import Stores
 from app.tables.text import some_of
 from app.training.models import card_of
-from payoff.decisions.rule_ranking import MIN_ROWS_TO_COMPARE
+from payoff.decisions.ranking import MIN_ROWS_TO_COMPARE
 from payoff.errors import MAX_NAME, Invalid
 from payoff.evidence.drift import holm_of_known
 from payoff.evidence.intervals import SIGNIFICANT

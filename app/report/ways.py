@@ -19,8 +19,8 @@ from app.outcomes.decision import UNKNOWN, Label
 from app.report.earned import MIN_ACTION_SHARE, amount, total
 from app.report.slices import Slice
 from payoff.decisions.benefit import least, losses
+from payoff.decisions.ranking import MIN_ROWS_TO_COMPARE
 from payoff.decisions.row_weights import effective_rows
-from payoff.decisions.rule_ranking import MIN_ROWS_TO_COMPARE
 from payoff.evidence.intervals import Mean, MeanSums, risk
 from payoff.evidence.sequence import Sequence as Betting
 from payoff.evidence.truths import payoff_range, propensity_estimate

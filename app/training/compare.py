@@ -33,15 +33,9 @@ from app.training.warnings import doubt_of, likely_splits, separating_features
 from payoff import progress
 from payoff.decisions.benefit import class_means
 from payoff.decisions.folds import UNJUDGED, stratified_folds
+from payoff.decisions.ranking import MIN_ROWS_TO_COMPARE, Ranking, rank
 from payoff.decisions.row_weights import effective_total
-from payoff.decisions.rule_ranking import (
-    MIN_ROWS_TO_COMPARE,
-    LabelledRows,
-    Ranking,
-    contest,
-    doubts,
-    rank,
-)
+from payoff.decisions.rule_ranking import LabelledRows, contest, doubts
 from payoff.decisions.rules import HeldOutRows, Ruled, apply_rules, same_for_all
 from payoff.errors import Flaw, Invalid, pointer, reject
 from payoff.learners import catalogue

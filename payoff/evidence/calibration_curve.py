@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from payoff.decisions.ranking import MIN_ROWS_TO_COMPARE
 from payoff.decisions.row_weights import effective_total
-from payoff.decisions.rule_ranking import MIN_ROWS_TO_COMPARE
 from payoff.evidence.intervals import wilson
 
 _MOST_BINS = 10

@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
-from payoff.decisions.rule_ranking import MIN_ROWS_TO_COMPARE
+from payoff.decisions.ranking import MIN_ROWS_TO_COMPARE
 
 LARGEST_EARNED = 1e100  # amount that is recorded, reported or replayed
 # Of sums: fourth powers of amounts from 1e-37 to 1e100 neither vanish nor overflow, and division is

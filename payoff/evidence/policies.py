@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from payoff.decisions.rule_ranking import MIN_ROWS_TO_COMPARE
+from payoff.decisions.ranking import MIN_ROWS_TO_COMPARE
 from payoff.evidence.intervals import Mean, MeanSums
 
 _MIN_ROWS_OF_WORSE = 100  # with fewer, heavy-tailed rewards make false verdicts

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import chdtrc
 
+from payoff.decisions.ranking import MIN_ROWS_TO_COMPARE
 from payoff.decisions.row_weights import effective_total
-from payoff.decisions.rule_ranking import MIN_ROWS_TO_COMPARE
 from payoff.evidence.intervals import (
     SIGNIFICANT,
     UNIT,

@@ -31,7 +31,7 @@ from app.registry.loaded import Loaded
 from app.requests.fields import ModelVersion, Text
 from app.requests.labelled_rows import as_probabilities
 from app.requests.saved_matrices import with_saved
-from payoff.decisions.rule_ranking import MIN_ROWS_TO_COMPARE
+from payoff.decisions.ranking import MIN_ROWS_TO_COMPARE
 from payoff.decisions.rules import RuleName
 
 router = APIRouter(tags=["models"], route_class=StrictRoute)

@@ -8,14 +8,8 @@ import numpy as np
 import pytest
 from scipy.stats import beta
 
-from payoff.decisions.rule_ranking import (
-    LabelledRows,
-    Possible,
-    bootstrap_means,
-    contest,
-    doubts,
-    rank,
-)
+from payoff.decisions.ranking import Possible, bootstrap_means, rank
+from payoff.decisions.rule_ranking import LabelledRows, contest, doubts
 from payoff.errors import Invalid
 from tests.reference import decisions as slow
 
