@@ -47,9 +47,11 @@ class GradientBoosting(Learner):
     those of the smallest calibrated log loss on the folds of the calibration, of numbers of the
     least squared error, and `max_iter` without folds: rows, parameters and seed decide the model.
     Of a categorical feature with more than 255 categories the 254 most common stay apart and the
-    others count as one (scikit-learn would refuse it). The distribution of a number is the mean
-    plus the residuals of rows that it did not see, divided by a boosted spread where that makes
-    them more alike (split-conformal, by cross-fitting). Fitted, besides `Learner`'s: `n_iter_`.
+    others count as one (scikit-learn would refuse it). `monotonic`: columns with which the number,
+    or the probability of the second of two classes, only rises (`up`) or falls (`down`). The
+    distribution of a number is the mean plus the residuals of rows that it did not see, divided by
+    a boosted spread where that makes them more alike (split-conformal, by cross-fitting). Fitted,
+    besides `Learner`'s: `n_iter_`.
 
     A fit takes five fits of `max_iter` rounds on four fifths of the rows, and one of `n_iter_`; of
     numbers twice as many, up to 5,000 rows with ten folds in place of five. A row takes

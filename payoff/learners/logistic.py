@@ -29,9 +29,10 @@ class Logistic(Learner):
 
     Its preparation of rows is inside (see `design.Design`). `C`: inverse strength of the L2
     penalty. `numeric_transform`: what becomes of numeric features, see `design` and
-    `choose_transform`. Fitted, besides `Learner`'s: `numeric_transform_`, the one used, and
-    `converged_`, False if the last fit reached its maximum number of steps. A row costs one
-    product.
+    `choose_transform`. `monotonic`: columns with which the probability of the second of two classes
+    only rises (`up`) or falls (`down`), see `Design.slopes`. Fitted, besides `Learner`'s:
+    `numeric_transform_`, the one used, and `converged_`, False if the last fit reached its maximum
+    number of steps. A row costs one product.
     """
 
     name: ClassVar = "logistic"
