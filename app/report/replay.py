@@ -22,7 +22,7 @@ from app.registry.card import Card
 from app.registry.snapshot import Reference
 from app.report.alternatives import Alternative, documents
 from app.report.changes import trained
-from app.report.replay_pass import ReplayPass
+from app.report.replay_pass import ReplayPass, posterior
 from app.report.reward_replay import RewardReplay
 from app.report.slices import Slice, slices
 from app.report.ways import way
@@ -381,18 +381,7 @@ class Replay(ReplayPass):
         rows = np.flatnonzero(is_complete & [text is not None for text in texts])
         if not len(rows):
             return rows, part.probabilities[rows]
-        model = self._models[name]
-        features = frozenset(
-            model.schema.names
-        )  # instances also have columns of benefits
-        instances = []
-        for i in rows.tolist():
-            instance = orjson.loads(texts[i] or "")
-            instances.append(
-                {name: instance[name] for name in instance if name in features}
-            )
-        X, _ = model.schema.encode(instances)
-        return rows, model.estimator.posterior(X)
+        return rows, posterior(self._models[name], [texts[i] for i in rows.tolist()])
 
 
 def _choice(

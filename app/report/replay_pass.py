@@ -2,14 +2,16 @@
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from time import time
 from typing import Any
 
 import numpy as np
+import orjson
 
 from app.outcomes.decision import Cases, day_of
+from app.registry.loaded import Loaded
 from app.report.earned import ActionCounts
 from app.report.report import matured, maturing, reservations
 from app.report.slices import Slice, slices
@@ -17,6 +19,18 @@ from app.requests.specifications import ReplaySpec
 from app.stores import Stores
 from payoff import progress
 from payoff.evidence.truths import Maturity
+
+
+def posterior(model: Loaded, texts: Sequence[Any]) -> np.ndarray:
+    """The posterior (n, K) of recorded instances, as JSON with all features of the model."""
+    # Instances also have columns of benefits and costs.
+    features = frozenset(model.schema.names)
+    instances = [
+        {name: value for name, value in orjson.loads(text).items() if name in features}
+        for text in texts
+    ]
+    X, _ = model.schema.encode(instances)
+    return np.asarray(model.estimator.posterior(X))
 
 
 class ReplayPass(ABC):

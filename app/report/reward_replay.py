@@ -7,7 +7,6 @@ from operator import attrgetter
 from typing import Any
 
 import numpy as np
-import orjson
 
 from app.errors import NotFound
 from app.outcomes.decision import Cases, Label
@@ -15,7 +14,7 @@ from app.registry.card import Card
 from app.registry.loaded import Loaded
 from app.report.earned import UNEQUAL
 from app.report.policies import PolicyLog, corrected, judged_rows, log_columns
-from app.report.replay_pass import ReplayPass
+from app.report.replay_pass import ReplayPass, posterior
 from app.report.slices import Slice, slices
 from app.report.ways import Kept
 from app.requests.specifications import ReplaySpec
@@ -49,12 +48,16 @@ class _Version:
         if self.model is not None:
             rows = self._decidable(part, rows)
         columns = self._widened(log_columns(part, rows), places)
-        chosen = PolicyLog.of(np.vstack((columns[:1], columns))).recorded
+        chances = columns[-len(self.names) :]
+        chosen = chances.argmax(axis=0)
         if self.model is not None and len(rows):
-            costs = np.zeros((len(rows), len(self.names)))
+            texts = part.instances or ()
+            rewards = posterior(self.model, [texts[i] for i in rows.tolist()])
+            codes = np.array([self.names.index(name) for name in self.model.classes])
             expected, _, net = np.split(part.probabilities[rows], 3, axis=1)
+            costs = np.zeros((len(rows), len(self.names)))
             costs[:, places] = expected - net
-            chosen = self._choices(self.model, part, rows, costs)
+            chosen = codes[(rewards - costs[:, codes]).argmax(axis=1)]
         self.kept.add(np.vstack((chosen, columns)))
 
     @property
@@ -84,22 +87,6 @@ class _Version:
         wide[:, places] = expected, chances
         codes = np.array(places)[columns[0].astype(np.intp)]
         return np.vstack((codes, columns[1], *wide))
-
-    def _choices(
-        self, model: Loaded, part: Slice, rows: np.ndarray, costs: np.ndarray
-    ) -> np.ndarray:
-        """The codes (n,) of the actions with the largest expected rewards less costs (n, names)."""
-        features = frozenset(model.schema.names)
-        instances = [orjson.loads((part.instances or ())[i] or "") for i in rows]
-        X, _ = model.schema.encode(
-            [
-                {name: instance[name] for name in instance if name in features}
-                for instance in instances
-            ]
-        )
-        codes = np.array([self.names.index(action) for action in model.classes])
-        net = model.estimator.posterior(X) - costs[:, codes]
-        return np.asarray(codes[net.argmax(axis=1)])
 
 
 class RewardReplay(ReplayPass):
