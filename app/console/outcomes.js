@@ -236,11 +236,18 @@ function maturing({ maturing: found }) {
     found.reason ? h("p", null, `${found.reason}.`) : null);
 }
 
-/** @param {any} report */
-function groups({ groups: found, by }) {
+/** @param {any} report @param {string} ref */
+function groups(report, ref) {
+  const { groups: found, by } = report;
   if (!found) return null;
+  /** @type {Record<string, (group: any) => HTMLElement>} */
+  const ways = {
+    action: (group) => cases(ref, report, group, `action=${group}`, "open=any"),
+    version: (group) => cases(`${ref.split(/[:@]/)[0]}:${group}`, report, group, "open=any"),
+    day: (group) => cases(ref, { since: group, until: new Date(Date.parse(group) + DAY_MS).toISOString() }, group, "open=any"),
+  };
   return card(`By ${by}`, table(`Means per decision (95 % interval); ${about(found.map((/** @type {any} */ one) => one.difference))}`,
     [by, "decisions", "truth known", "promised", "realised", "difference", "verdict"],
-    found.map((/** @type {any} */ one) => [one.group ?? "none", short(one.decisions, 9), share(one.coverage),
+    found.map((/** @type {any} */ one) => [ways[by]?.(one.group) ?? one.group ?? "none", short(one.decisions, 9), share(one.coverage),
       short(one.promised?.mean), money(one.realised), money(one.difference), VERDICTS[one.verdict]?.[0] ?? one.verdict])));
 }

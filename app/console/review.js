@@ -8,7 +8,7 @@ import { within } from "./problems.js";
 
 const DAY_MS = 86_400_000;
 const PAGE = 100;
-const TRUTHS = [["true", "unknown"], ["false", "known"], ["", "any"]];
+const TRUTHS = [["true", "unknown"], ["false", "known"], ["any", "known or not"]];
 const ORDERS = [["stake", "by stake"], ["time", "latest first"]];
 const KEYS = [["k", "previous"], ["j", "next"], ["s", "skip"]];
 
@@ -91,7 +91,8 @@ class Desk {
 
   /** Read the next page of the queue. */
   async #more() {
-    const query = { ...this.query, page_size: String(PAGE), page_token: this.#token ?? undefined };
+    const { open, ...rest } = this.query;
+    const query = { ...rest, open: open === "any" ? undefined : open, page_size: String(PAGE), page_token: this.#token ?? undefined };
     const page = await get(path("models", this.ref, "decisions"), { query, signal: this.signal });
     this.#lines.push(...page.decisions);
     this.#token = page.next_page_token;
@@ -112,8 +113,8 @@ class Desk {
     };
     const show = () => {
       const last = inputs.until.value && new Date(Date.parse(inputs.until.value) + DAY_MS).toISOString();
-      const values = Object.entries(inputs).map(([name, input]) => `${name}=${name === "until" ? last : input.value}`);
-      location.hash = link("review", this.ref, ...values.filter((value) => !value.endsWith("=")));
+      const values = Object.entries(inputs).map(([name, input]) => [name, name === "until" ? last : input.value]);
+      location.hash = link("review", this.ref, ...values.flatMap(([name, value]) => (value ? [`${name}=${value}`] : [])));
     };
     return h("details", { class: "card", open: !this.#lines.length }, h("summary", null, "Which decisions"), h("form", { onsubmit: show },
       h("div", { class: "fields" }, field("Decided", inputs.action), field("Truth", inputs.open), field("Order", inputs.order),

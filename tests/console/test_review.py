@@ -108,3 +108,11 @@ def test_figures_of_the_report_lead_to_their_cases(tab):
     assert page.get_by_label("Decided").input_value() == "refer"
     count = re.search(r"of (\d+) done", page.inner_text("main"))
     assert 0 < int(count[1]) <= REFERRED
+
+    page = tab.open("outcomes/claims")
+    page.wait_for_selector(".decision")
+    page.get_by_label("Also by").select_option("action")
+    page.click("text=Show the report")
+    page.click("section:has(h2:text-is('By action')) a:text-is('refer')")
+    page.wait_for_selector(f"text=of {REFERRED} done")
+    assert page.get_by_label("Truth").input_value() == "any"
