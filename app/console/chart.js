@@ -106,8 +106,8 @@ function plotted(spec, width) {
   const ys = [...lines.flatMap(({ points, band = [] }) => [...points.map(([, y]) => y), ...band.flat()]), ...across.map((one) => one.y)];
   const y = Axis.around(ys, BOTTOM, TOP);
   const left = Math.max(...y.ticks().map(([, label]) => label.length)) * CHARACTER + 14;
-  const low = Math.min(...xs), high = Math.max(...xs);
-  const x = new Axis(low, high > low ? high : low + 1, left, width - (spec.dates ? 2 * RIGHT : RIGHT));
+  const low = Math.min(...xs), high = Math.max(...xs), end = width - (spec.dates ? 2 * RIGHT : RIGHT);
+  const x = lines.some((one) => one.dots) ? Axis.around(xs, left, end, 0.03) : new Axis(low, high > low ? high : low + 1, left, end);
   return [
     h("small", null, spec.y),
     s("svg", { width, height: HEIGHT, viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": spec.words },

@@ -123,9 +123,8 @@ function summary(report, ref) {
 function progress(report) {
   const { series } = report;
   return card("Promised and realised", series ? chart(earnings(series)) : earningsToCome(),
-    amounts("Benefit of the decisions with known truth", [["promised", report.promised], ["realised", report.realised],
-      ["difference: decided less promised", report.difference]]),
-    amounts("All decisions", [["promised", report.expected]]));
+    report.decisions ? [amounts("Benefit of the decisions with known truth", [["promised", report.promised], ["realised", report.realised],
+      ["difference: decided less promised", report.difference]]), amounts("All decisions", [["promised", report.expected]])] : null);
 }
 
 /** @param {any} report */
