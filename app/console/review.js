@@ -208,15 +208,14 @@ class Desk {
       const json = { outcomes: [{ id: line.id, truth, ...(action === undefined ? {} : { action }) }], correct: isKnown };
       const { unknown, conflicts: [conflict] } = await get("outcomes", { json });
       if (unknown.length) return `${line.id} is not recorded any more.`;
-      if (!conflict) {
-        this.#truths.set(line.id, truth);
-        return `Stored: ${line.id} is ${truth}.`;
-      }
-      this.#truths.set(line.id, conflict.stored.truth);
-      return `Someone else stored that ${line.id} is ${conflict.stored.truth}: go back to it to replace that.`;
+      this.#truths.set(line.id, conflict ? conflict.stored.truth : truth);
+      if (this.#lines[this.#at] === line) this.#move("s");
+      else this.#draw();
+      if (conflict) return `Someone else stored that ${line.id} is ${conflict.stored.truth}: go back to it to replace that.`;
+      const isLast = this.#token === null && !this.#lines.some((one) => this.#waits(one));
+      return `Stored: ${line.id} is ${truth}.${isLast ? " Nothing waits any more." : ""}`;
     });
     this.#busy = false;
-    if (this.#truths.has(line.id)) this.#move("s");
   }
 
   /** @param {string} key of `KEYS` */

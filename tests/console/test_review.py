@@ -9,7 +9,6 @@ import pytest
 from tests.console.demo import REASONS, REFERRED
 from tests.console.tab import Tab, shown
 
-WAITING = {"action": "refer", "open": True, "page_size": 100}
 QUEUE = "review/claims/action=refer"
 
 
@@ -20,8 +19,9 @@ def desk(browser, demo):
     tab.close()
 
 
-def waiting(site):
-    answer = site.client.get("/models/claims/decisions", params=WAITING)
+def waiting(site, action="refer"):
+    query = {"action": action, "open": True, "page_size": 100}
+    answer = site.client.get("/models/claims/decisions", params=query)
     return [line["id"] for line in answer.json()["decisions"]]
 
 
@@ -116,3 +116,19 @@ def test_figures_of_the_report_lead_to_their_cases(tab):
     page.click("section:has(h2:text-is('By action')) a:text-is('refer')")
     page.wait_for_selector(f"text=of {REFERRED} done")
     assert page.get_by_label("Truth").input_value() == "any"
+
+
+def test_the_last_case_is_the_end(desk, demo):
+    """And a truth that was not stored is sent again by a button."""
+    page = desk.page
+    page.route("**/outcomes", lambda route: route.abort(), times=1)
+    ids = waiting(demo, "reject")
+    desk.open("review/claims/action=reject")
+    page.wait_for_selector(f"h2:has-text('Case {ids[0]}')")
+    page.keyboard.press("1")
+    page.click("button:text-is('Retry')")
+    for id_ in ids[1:]:
+        on(page, id_)
+        page.keyboard.press("1")
+    page.wait_for_selector("text=Nothing waits any more")
+    assert waiting(demo, "reject") == []

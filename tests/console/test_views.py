@@ -19,6 +19,7 @@ import pytest
 
 from tests.conftest import serving, settings_for, two_class_rows
 from tests.console.conftest import ADMIN_KEY
+from tests.console.demo import REFERRED
 from tests.console.tab import FOLDER, Tab, judged, press, unchecked
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -79,9 +80,10 @@ def trusted(page: Any) -> None:
 def reviewed(page: Any) -> None:
     """A case of which something counts against the decision."""
     ready(page)
-    while not page.locator(".case ol").count():
-        page.keyboard.press("j")
-        ready(page)
+    for _ in range(REFERRED):
+        if not page.locator(".case ol").count():
+            page.keyboard.press("j")
+            ready(page)
     page.evaluate("document.activeElement.blur()")
     page.locator(".ends").evaluate("one => one.scrollIntoView()")
 
