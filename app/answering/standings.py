@@ -15,8 +15,8 @@ from payoff.decisions.rules import (
 Interval = Annotated[
     tuple[float, float],
     Field(
-        description="95 %, low and high: percentiles of resamples of the same rows, a tenth"
-        " wider where these are cross-validated"
+        description="95 %, low and high: percentiles of resamples of the same rows, up to"
+        " a tenth wider where these are cross-validated"
     ),
 ]
 

@@ -35,12 +35,13 @@ from payoff.errors import Invalid
 RESAMPLES = 2000
 # An event without a case in 30 rows may still have probability 0.1 (rule of three).
 MIN_ROWS_TO_COMPARE = 30
-# How much wider intervals of cross-validated rows are: each row is in the training of the models
-# that judge the others, and the published model is none of these (Bates, Hastie, Tibshirani,
-# "Cross-validation: what does it estimate and how well does it do it?", 2024, section 4). Their
-# nested folds would estimate the factor with twice the fits; it hardly depends on learner and rows
-# (benchmarks/honest.md).
-_OF_FOLDS = 1.1
+# By how much intervals of n cross-validated rows are wider: at most so, and 30 / n. Each row is in
+# the training of the models that judge the others, and the published model is none of these (Bates,
+# Hastie and Tibshirani 2024, "Cross-validation: what does it estimate and how well does it do it",
+# section 4). Their nested folds would estimate this with twice the fits; it hardly depends on the
+# learner, and large tables do not need it (benchmarks/honest.md).
+_WIDER_BY_FOLDS = 0.1
+_ROWS_BY_FOLDS = 30.0
 _TAIL = 0.025  # outside a 95 % interval on either side
 # Share of resamples in which a contender leads the best one, from which it could have been chosen.
 _RIVAL = 0.01
@@ -138,7 +139,7 @@ def rank(
     of training rows. The lower limits of differences hold for each contender that could have been
     chosen as the best, see `_tails`. With `groups`, codes (n,), significance asks for
     `MIN_ROWS_TO_COMPARE` groups, not rows. Intervals of `cross_validated` rows are wider, see
-    `_OF_FOLDS`.
+    `_WIDER_BY_FOLDS`.
     """
     used = weights > 0
     if not used.all():
@@ -162,8 +163,9 @@ def rank(
         resamples=resamples,
     )
     tails = np.concatenate((np.full(c, _TAIL), _tails(resampled.means[:, :c], best)))
-    factor = _OF_FOLDS if cross_validated else 1.0
-    factor *= 1.0 if groups is None else _widening(weights, groups)
+    factor = 1.0 if groups is None else _widening(weights, groups)
+    if cross_validated:
+        factor *= 1 + min(_WIDER_BY_FOLDS, _ROWS_BY_FOLDS / effective_total(weights))
     intervals = []
     for j, observed in enumerate((*means, *(means[best] - means))):
         low = np.quantile(resampled.low[:, j], tails[j])

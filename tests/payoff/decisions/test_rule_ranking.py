@@ -403,9 +403,10 @@ def test_significance_asks_for_groups_that_differ():
     assert ranked(values, groups=np.arange(300) % 60).significant
 
 
-def test_intervals_of_cross_validated_rows_are_a_tenth_wider():
-    y = np.arange(60) % 2
-    choices = np.column_stack((y ^ (np.arange(60) < 12), np.zeros_like(y)))
+@pytest.mark.parametrize(("n", "wider"), [(60, 1.1), (600, 1.05)])
+def test_intervals_of_few_cross_validated_rows_are_wider(n, wider):
+    y = np.arange(n) % 2
+    choices = np.column_stack((y ^ (np.arange(n) < n // 5), np.zeros_like(y)))
     rows = LabelledRows(y, B, np.array([0.5, 0.5]))
     held = contest(choices, rows, fixed=[1])
     crossed = contest(choices, replace(rows, cross_validated=True), fixed=[1])
@@ -414,7 +415,7 @@ def test_intervals_of_cross_validated_rows_are_a_tenth_wider():
         assert other.mean == one.mean
         np.testing.assert_allclose(
             np.array(other.interval) - one.mean,
-            1.1 * (np.array(one.interval) - one.mean),
+            wider * (np.array(one.interval) - one.mean),
         )
         assert other.behind_interval[0] <= one.behind_interval[0]
 
