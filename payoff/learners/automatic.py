@@ -15,7 +15,7 @@ from payoff.decisions.folds import UNJUDGED, Blocks, stratified_folds
 from payoff.decisions.row_weights import effective_rows
 from payoff.errors import Invalid
 from payoff.learners import loading
-from payoff.learners.base import FoldedRows, Learner
+from payoff.learners.base import Learner
 from payoff.learners.blend import Blend, best_blend
 from payoff.learners.candidates import (
     CANDIDATES,
@@ -38,6 +38,7 @@ from payoff.learners.priced import (
     unseen_answers,
 )
 from payoff.learners.residuals import Residuals
+from payoff.learners.rows import FoldedRows
 from payoff.learners.stepwise import Stepwise, prices_of, stratified_sample
 from payoff.learners.unseen import mean_and_error, minus_logs
 from payoff.progress import part, report

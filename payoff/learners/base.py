@@ -1,4 +1,4 @@
-"""What all learners share: scikit-learn's conventions, checks, calibration and fast prediction.
+"""What all learners share when they are fitted: scikit-learn's conventions, checks and calibration.
 
 A subclass adds `_fit_raw`, which returns a small picklable scorer. The modules of learners load
 neither scikit-learn nor the compiler, so that the catalogue, and a service that only predicts, do
@@ -8,107 +8,33 @@ without: the code that needs these to train is in modules of its own, reached th
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    ClassVar,
-    NamedTuple,
-    Protocol,
-    Self,
-    dataclass_transform,
-)
+from dataclasses import field, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from joblib import Parallel, delayed
 
-from payoff.decisions.calibration import Calibrator, are_constant, is_flat
-from payoff.decisions.explanations import Contributions, mean_contributions
+from payoff.decisions.calibration import Calibrator, are_constant
 from payoff.decisions.folds import UNJUDGED, Blocks, stratified_folds
-from payoff.decisions.quantities import Distribution
 from payoff.decisions.row_weights import effective_rows
-from payoff.errors import Invalid, pointer
+from payoff.errors import Invalid
 from payoff.learners import loading
-from payoff.learners.background import Background, Gaps
+from payoff.learners.background import Background
+from payoff.learners.fitted import Fitted, Scorer
 from payoff.learners.monotonic import Directions, signs_of
+from payoff.learners.rows import ALL, FoldedRows, stage_name, weights_or_ones
 from payoff.learners.unseen import best_calibration
 from payoff.progress import part, report
-from payoff.stored import OLDER, Stored
 
 if TYPE_CHECKING:  # see above
     from sklearn.utils import Tags
 
-ALL = -2
-"""The number of a fold without rows: a model trained without it is trained on all rows."""
-SINGLE = float(np.finfo(np.float32).max)
-"""The largest number that trees which compare in single precision take."""
 _FOLDS = 5
 
 
-class FoldedRows(NamedTuple):
-    """Rows (n, m), class codes (n,), positive weights (n,), and each row's fold 0, 1, …, int8 (n,).
-
-    A row of fold `UNJUDGED` (-1) is in no fold: every model learns from it.
-    """
-
-    X: np.ndarray
-    codes: np.ndarray
-    weights: np.ndarray
-    fold: np.ndarray
-
-    @classmethod
-    def in_no_fold(cls, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Self:
-        """Rows that are all in no fold, to fit all of them (`ALL`)."""
-        return cls(X, codes, weights, np.full(len(X), UNJUDGED, dtype=np.int8))
-
-    def without(self, fold: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Rows, codes and weights outside a fold; of `ALL` all of them, not copied."""
-        if fold == ALL:
-            return self[:3]
-        inside = self.fold != fold
-        return self.X[inside], self.codes[inside], self.weights[inside]
-
-    def only(self, fold: int) -> np.ndarray:
-        """The rows X of a fold."""
-        return self.X[self.fold == fold]
-
-
-def check_sizes(X: np.ndarray, columns: Iterable[int], largest: float = SINGLE) -> None:
-    """Raise Invalid at the first of these columns of X (n, m) with a number of larger magnitude."""
-    # Column by column, as a copy of the whole table may be large.
-    for j in columns:
-        if np.nanmax(np.abs(X[:, j]), initial=0.0) > largest:
-            message = (
-                f"numbers must be at most {largest:.3g} in magnitude; use a larger unit"
-            )
-            raise Invalid.at(pointer("columns", int(j)), message)
-
-
-def weights_or_ones(sample_weight: np.ndarray | None, n: int) -> np.ndarray:
-    """The weights (n,) of rows, 1 each where there are none."""
-    return np.ones(n) if sample_weight is None else np.asarray(sample_weight)
-
-
-class Scorer(Protocol):
-    """A fitted model without its calibration."""
-
-    def posterior(self, X: np.ndarray) -> np.ndarray:
-        """Probabilities (n, K) for rows (n, m), NaN where missing; checks nothing."""
-
-
-@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))
-class Dataclass(Stored):
-    """Its subclasses are dataclasses."""
-
-    def __init_subclass__(cls) -> None:
-        dataclass(kw_only=True, eq=False)(cls)
-        # Format 1 had no background, whose default is None.
-        OLDER[cls.__qualname__, 1] = dict
-
-
-class Learner(Dataclass):
+class Learner(Fitted):
     """Base of the learners; a subclass annotates its parameters (see `parameters`).
 
     It follows scikit-learn's conventions (https://scikit-learn.org/stable/developers/develop.html)
@@ -120,7 +46,7 @@ class Learner(Dataclass):
     `best_calibration`. `categorical_features`: the columns that hold category codes 0, 1, …; None
     means no column. `random_state` decides the folds, and what the subclass draws.
 
-    Fitted: `classes_`, `model_` (a Scorer), `calibrator_` (or None), `calibration_` (its method).
+    Fitted: `calibration_`, the method, and the attributes of `Fitted`.
     """
 
     name: ClassVar[str] = ""
@@ -153,12 +79,7 @@ class Learner(Dataclass):
 
     blocks: Blocks | None = field(default=None, init=False, repr=False)
     """The blocks of the rows while a fit runs; None where splits are random."""
-    classes_: np.ndarray = field(init=False, repr=False)
-    n_features_in_: int = field(init=False, repr=False)
-    model_: Any = field(init=False, repr=False)
-    calibrator_: Calibrator | None = field(init=False, repr=False)
     calibration_: str = field(init=False, repr=False)
-    _background: Background | None = field(default=None, init=False, repr=False)
 
     def get_params(self, **_: bool) -> dict[str, Any]:
         """The parameters by name; also where scikit-learn asks for `deep` ones."""
@@ -193,11 +114,6 @@ class Learner(Dataclass):
         return loading.scikit.tags(
             several=self.labels == "several", numbers=self.regresses
         )
-
-    @property
-    def regresses(self) -> bool:
-        """Whether it predicts a number, and not a class."""
-        return getattr(self, "task", "") == "regression"
 
     @property
     def asker(self) -> Learner:
@@ -345,95 +261,6 @@ class Learner(Dataclass):
             )
         )
 
-    @property
-    def predict_proba(self) -> Callable[[np.ndarray], np.ndarray]:
-        """Probabilities (n, K) in the order of `classes_`, for rows (n, m), NaN where missing.
-
-        A property, as a regression must not have the attribute.
-        """
-        if self.regresses:
-            raise AttributeError("a regression has no predict_proba")
-        return lambda X: self.posterior(self._validated(X))
-
-    def predict(self, X: np.ndarray) -> np.ndarray:
-        """The most probable class of each row (n, m), ties to the first class; or its number."""
-        rows = self._validated(X)
-        if self.regresses:
-            return self.values(rows)
-        return np.asarray(self.classes_[self.posterior(rows).argmax(axis=1)])
-
-    def values(self, X: np.ndarray) -> np.ndarray:
-        """`predict` of numbers (n,) without any check, for float64 C-contiguous rows (n, m)."""
-        return self._averaged(self.complete_values, X)
-
-    def complete_values(self, X: np.ndarray) -> np.ndarray:
-        """`values` of rows without gaps (see `Background.gaps`)."""
-        return np.asarray(self.model_.values(X))
-
-    def distribution(self, X: np.ndarray) -> Distribution | None:
-        """The distribution of each row's number, as for `values`; None where the model has none."""
-        distribution: Callable[..., Distribution] | None
-        distribution = getattr(self.model_, "distribution", None)
-        gaps = self.gaps(X)
-        if distribution is None or gaps is None:
-            return None if distribution is None else distribution(X)
-        return Distribution(self.values(X), lambda: gaps.mixtures(distribution))
-
-    def posterior(self, X: np.ndarray) -> np.ndarray:
-        """`predict_proba` without any check, for float64 C-contiguous rows (n, m)."""
-        return self._averaged(self.complete_posterior, X)
-
-    def complete_posterior(self, X: np.ndarray) -> np.ndarray:
-        """`posterior` of rows without gaps (see `Background.gaps`)."""
-        P = self.model_.posterior(X)
-        return P if self.calibrator_ is None else self.calibrator_.apply(P)
-
-    def _averaged(
-        self, answer: Callable[[np.ndarray], np.ndarray], X: np.ndarray
-    ) -> np.ndarray:
-        """The answers (n, …) to rows (n, m), averaged where a row has gaps (see `Background`)."""
-        gaps = self.gaps(X)
-        return answer(X) if gaps is None else gaps.averaged(answer)
-
-    def gaps(self, X: np.ndarray) -> Gaps | None:
-        """What rows (n, m) lack that no row in training lacked; None where answers do without."""
-        return None if self._background is None else self._background.gaps(X)
-
-    @property
-    def plain_posterior(self) -> Callable[[np.ndarray], np.ndarray]:
-        """`posterior` for rows of numbers that are neither missing nor huge.
-
-        Models that can do so save the search for such numbers.
-        """
-        if type(self).complete_posterior is not Learner.complete_posterior:
-            return self.complete_posterior
-        model, calibrator = self.model_, self.calibrator_
-        raw: Callable[[np.ndarray], np.ndarray]
-        raw = getattr(model, "plain_posterior", model.posterior)
-        return raw if calibrator is None else lambda X: calibrator.apply(raw(X))
-
-    def contributions(self, X: np.ndarray, chosen: np.ndarray) -> Contributions | None:
-        """The contribution of each feature of rows (n, m) to a score of the `chosen` classes (n,).
-
-        With two classes to the score of the second class. None where the model cannot explain.
-        Where the answer to a row is an average (`Background`), so are these, and add up to the mean
-        score. Raises TooLarge for more rows than it takes.
-        """
-        explain: Callable[..., Contributions | None] | None
-        explain = getattr(self.model_, "contributions", None)
-        gaps = self.gaps(X)
-        if explain is None or gaps is None:
-            return None if explain is None else explain(X, chosen)
-        parts = [explain(rows, chosen) for rows in gaps.draws()]
-        return mean_contributions([part for part in parts if part is not None])
-
-    def ranks(self) -> bool:
-        """Whether the probabilities differ from row to row, as far as the calibration knows."""
-        return not is_flat(getattr(self, "calibrator_", None))
-
-    def _validated(self, X: np.ndarray) -> np.ndarray:
-        return loading.scikit.checked_rows(self, X)
-
     def categorical(self) -> list[int]:
         """The columns that hold category codes."""
         if self.categorical_features is None:
@@ -448,9 +275,6 @@ class Learner(Dataclass):
     def signs(self, m: int, classes: int = 0) -> np.ndarray:
         """See `signs_of`: of m columns, for so many classes where they are to be checked."""
         return signs_of(self.directions, range(m), self.categorical(), classes)
-
-    def _numeric(self) -> list[int]:
-        return sorted(set(range(self.n_features_in_)) - set(self.categorical()))
 
     @property
     def _resolution(self) -> float:
@@ -627,10 +451,3 @@ class Learner(Dataclass):
                 self.random_state.randint(np.iinfo(np.int32).max)
             )
         return learner
-
-
-def stage_name(number: int, folds: int) -> str:
-    """The name of a fit in progress reports: without each fold, and then with all rows."""
-    return (
-        "final fit" if number == folds else f"calibration fold {number + 1} of {folds}"
-    )

@@ -12,7 +12,7 @@ from pydantic import Field
 from payoff.acquisition.prices import Prices
 from payoff.decisions.benefit import LARGEST
 from payoff.learners import loading
-from payoff.learners.base import check_sizes
+from payoff.learners.rows import check_sizes
 from payoff.learners.stepwise import Stepwise, prices_of
 from payoff.learners.unseen import best_calibration
 

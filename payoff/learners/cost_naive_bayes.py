@@ -134,7 +134,8 @@ class CostNaiveBayes(Learner):
 
     def _fit_raw(self, X: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Tables:
         K = len(self.classes_)
-        places = Places.fit(X, weights, self._numeric(), int(self.bins))
+        numeric = sorted(set(range(X.shape[1])) - set(self.categorical()))
+        places = Places.fit(X, weights, numeric, int(self.bins))
         columns = places.find(X).T
         ends = places.offsets + places.lasts.astype(
             np.intp

@@ -18,8 +18,8 @@ import numpy as np
 from scipy.special import boxcox1p, inv_boxcox1p
 
 from payoff.learners import loading
-from payoff.learners.base import check_sizes
 from payoff.learners.linear import LARGEST_NUMBER, Hinges, Linear
+from payoff.learners.rows import check_sizes
 from payoff.stored import Stored
 
 if TYPE_CHECKING:  # SciPy's sparse matrices, which predictions do not need

@@ -10,7 +10,8 @@ from pydantic import Field
 from payoff.acquisition.prices import Prices
 from payoff.decisions.folds import Blocks
 from payoff.learners import loading
-from payoff.learners.base import Learner, check_sizes, weights_or_ones
+from payoff.learners.base import Learner
+from payoff.learners.rows import check_sizes, weights_or_ones
 from payoff.learners.stepwise import prices_of
 from payoff.progress import part
 

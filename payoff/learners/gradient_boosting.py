@@ -11,10 +11,11 @@ from pydantic import Field
 from payoff.decisions.folds import UNJUDGED, Blocks, stratified_folds
 from payoff.errors import Invalid
 from payoff.learners import loading
-from payoff.learners.base import ALL, SINGLE, FoldedRows, Learner, stage_name
+from payoff.learners.base import Learner
 from payoff.learners.monotonic import Monotonic
 from payoff.learners.parameters import Calibration, Task
 from payoff.learners.residuals import Residuals, even_quantiles
+from payoff.learners.rows import ALL, SINGLE, FoldedRows, stage_name
 from payoff.learners.unseen import log_losses
 from payoff.progress import part, report
 

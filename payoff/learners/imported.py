@@ -18,7 +18,8 @@ import numpy as np
 from payoff.decisions.folds import stratified_folds
 from payoff.errors import Invalid, MissingPackage, PayoffError
 from payoff.learners import loading
-from payoff.learners.base import Learner, Scorer
+from payoff.learners.base import Learner
+from payoff.learners.fitted import Scorer
 from payoff.learners.unseen import calibrated_unseen
 from payoff.stored import Stored
 

@@ -18,11 +18,12 @@ from payoff.decisions.folds import UNJUDGED, Blocks, multilabel_folds
 from payoff.decisions.row_weights import effective_rows
 from payoff.errors import Invalid
 from payoff.learners import loading
-from payoff.learners.base import ALL, FoldedRows, Learner, weights_or_ones
+from payoff.learners.base import Learner
 from payoff.learners.design import Design
 from payoff.learners.linear import Linear
 from payoff.learners.logistic import Logistic, choose_transform
 from payoff.learners.parameters import Amount, Calibration, Strength
+from payoff.learners.rows import ALL, FoldedRows, weights_or_ones
 from payoff.learners.unseen import unseen
 from payoff.progress import part
 from payoff.stored import Stored

@@ -7,8 +7,9 @@ import numpy as np
 from payoff.acquisition.prices import Prices
 from payoff.decisions.benefit import decide, row_benefits
 from payoff.decisions.folds import Blocks
-from payoff.learners.base import FoldedRows, Learner
+from payoff.learners.base import Learner
 from payoff.learners.random_forest import FreeForest
+from payoff.learners.rows import FoldedRows
 from payoff.learners.stepwise import while_worth
 from payoff.learners.unseen import log_losses, mean_and_error, near_best, unseen
 from payoff.progress import part

@@ -14,8 +14,8 @@ import numpy as np
 from payoff.acquisition.forest import FlatForest
 from payoff.arrays import F64, I32, I64, Bools
 from payoff.decisions.quantities import Distribution, Samples, below
-from payoff.learners.base import ALL, FoldedRows
 from payoff.learners.members import Members
+from payoff.learners.rows import ALL, FoldedRows
 from payoff.stored import Stored
 
 _MAX_MEMBERS = 40_000_000  # rows in the leaves of all trees together, 4 bytes each

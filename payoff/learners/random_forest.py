@@ -12,9 +12,9 @@ from pydantic import Field
 from payoff.acquisition.prices import Prices
 from payoff.decisions.folds import Blocks, stratified_folds
 from payoff.learners import loading
-from payoff.learners.base import ALL, FoldedRows, stage_name
 from payoff.learners.gradient_boosting import in_folds
 from payoff.learners.parameters import Amount, Calibration, Count, Task
+from payoff.learners.rows import ALL, FoldedRows, stage_name
 from payoff.learners.stepwise import Stepwise, prices_of
 from payoff.progress import part
 

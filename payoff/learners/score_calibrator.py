@@ -10,9 +10,10 @@ from payoff.decisions.folds import Blocks
 from payoff.decisions.metrics import rank_area
 from payoff.decisions.row_weights import effective_rows
 from payoff.learners import loading
-from payoff.learners.base import Learner, weights_or_ones
+from payoff.learners.base import Learner
 from payoff.learners.linear import probabilities
 from payoff.learners.parameters import Calibration
+from payoff.learners.rows import weights_or_ones
 from payoff.learners.unseen import best_calibration
 from payoff.probabilities import are_shares, clipped
 from payoff.stored import Stored

@@ -16,7 +16,8 @@ from payoff.acquisition.stopping import Experience, state_probabilities, stoppin
 from payoff.decisions.folds import Blocks, shuffled_groups, splits, stratified_folds
 from payoff.errors import Invalid, below
 from payoff.learners import loading
-from payoff.learners.base import Learner, weights_or_ones
+from payoff.learners.base import Learner
+from payoff.learners.rows import weights_or_ones
 from payoff.progress import part
 
 _VALIDATION_SHARE = 0.2  # the share of rows that a fit holds out to choose by

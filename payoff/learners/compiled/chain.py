@@ -26,8 +26,8 @@ from payoff.acquisition.nodes import Nodes, beside
 from payoff.acquisition.stopping import Blend
 from payoff.arrays import F32
 from payoff.decisions.folds import UNJUDGED, stratified_folds
-from payoff.learners.base import ALL
 from payoff.learners.compiled.chain_order import ROUGH, rank_categories
+from payoff.learners.rows import ALL
 from payoff.learners.stepwise import (
     MAX_ROWS_OF_EXPERIENCE,
     drawn_by_weight,

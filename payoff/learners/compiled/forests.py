@@ -14,7 +14,7 @@ from payoff.acquisition.forest import FlatForest, Orders, order_categories
 from payoff.acquisition.nodes import Nodes, Tree, beside, converted, flatten
 from payoff.decisions.folds import stratified_folds
 from payoff.errors import Invalid
-from payoff.learners.base import ALL, FoldedRows, check_sizes, stage_name
+from payoff.learners.rows import ALL, FoldedRows, check_sizes, stage_name
 from payoff.learners.unseen import log_losses
 from payoff.progress import report
 

@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from payoff.learners import loading
-from payoff.learners.base import ALL, FoldedRows
 from payoff.learners.random_forest import RandomForest
 from payoff.learners.rewards.log import RewardLog
 from payoff.learners.rewards.model import (
@@ -15,6 +14,7 @@ from payoff.learners.rewards.model import (
     Part,
     Scores,
 )
+from payoff.learners.rows import ALL, FoldedRows
 from payoff.progress import part, report
 
 _TREES = 50

@@ -6,13 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from payoff.errors import Invalid
-from payoff.learners.base import ALL, FoldedRows
 from payoff.learners.compiled.forests import grow_forests
 from payoff.learners.random_forest import RandomForest
 from payoff.learners.rewards import levels, stack
 from payoff.learners.rewards.estimator import Rewards
 from payoff.learners.rewards.log import RewardLog, with_taken
 from payoff.learners.rewards.model import Constant, RewardModel
+from payoff.learners.rows import ALL, FoldedRows
 from tests.messages import says
 from tests.reference import rewards as twin
 
