@@ -86,7 +86,7 @@ def cube_nm(seed: int, n: int = 1000) -> Task:
 
 
 def bank_marketing(seed: int) -> Task:
-    """Who subscribes to a term deposit (Moro, Cortez, Rita 2014), 45,211 calls, of which 6,000 train."""
+    """Who subscribes to a term deposit (Moro, Cortez, Rita 2014), 45,211 calls, of which 3,000 train."""
     spec = importlib.util.find_spec("empulse")
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError("empulse")
@@ -96,7 +96,7 @@ def bank_marketing(seed: int) -> Task:
     text = "\n".join(",".join(row) for row in rows)
     X, y, categorical = uploaded(text.encode(), "y")
     task = divided(X, y, seed, categorical)
-    return task._replace(X=task.X[:6000], y=task.y[:6000])
+    return task._replace(X=task.X[:3000], y=task.y[:3000])
 
 
 class Subject(NamedTuple):
