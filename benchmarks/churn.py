@@ -18,6 +18,7 @@ from collections import defaultdict
 
 import numpy as np
 from common import standard_error
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
@@ -58,10 +59,13 @@ def savings(seed: int) -> dict[str, float]:
         contacted[f"scikit-learn's {name}, at .5"] = plain.fit(
             X[train], y[train]
         ).predict(X[new])
-        threshold = models.CSThresholdClassifier(plain, random_state=seed)
+        # It sets thresholds on what its model says, so that has to be calibrated.
+        threshold = models.CSThresholdClassifier(
+            CalibratedClassifierCV(plain), calibrator=None, random_state=seed
+        )
         threshold.fit(X[train], y[train])
-        contacted[f"empulse CSThreshold of this {name}"] = threshold.predict(
-            X[new], **future
+        contacted[f"empulse CSThreshold of this {name}, calibrated"] = (
+            threshold.predict(X[new], **future)
         )
     for kind in ("CSLogit", "CSBoost", "CSForest"):
         model = getattr(models, f"{kind}Classifier")().fit(X[train], y[train], **past)
