@@ -76,14 +76,15 @@ function calibrated(bins) {
 }
 
 /** @param {any} of */
-function curve({ area, reason, curve: points }) {
+function curve({ area, reason, curve: all }) {
+  const points = all.filter((/** @type {any} */ one) => reason || ends(one));
   const line = points.map((/** @type {any} */ one) => [one.share, one.mean]);
-  const band = points.map((/** @type {any} */ one) => ends(one) ?? [one.mean, one.mean]);
-  const all = line.at(-1)[1], best = line.reduce((/** @type {any} */ a, /** @type {any} */ b) => (b[1] > a[1] ? b : a));
-  return [chart({ words: `Treating ${share(best[0])} earns most: ${short(best[1], 3)} per case; treating all ${short(all, 3)}`,
+  const band = reason ? undefined : points.map(ends);
+  const end = line.at(-1)[1], best = line.reduce((/** @type {any} */ a, /** @type {any} */ b) => (b[1] > a[1] ? b : a));
+  return [chart({ words: `Treating ${share(best[0])} earns most: ${short(best[1], 3)} per case; treating all ${short(end, 3)}`,
     x: "share of cases treated, largest uplift first", y: inUnit("gain per case"),
-    lines: [{ words: "by uplift, with its 95 % interval", style: "line", points: line, band: reason ? undefined : band },
-      { words: "as many at random", style: "bound", points: [[0, 0], [1, all]] }] }),
+    lines: [{ words: "by uplift, with its 95 % interval", style: "line", points: line, band },
+      { words: "as many at random", style: "bound", points: [[0, 0], [1, end]] }] }),
   h("p", null, reason ? `There is no interval: ${reason}.` : `Area over random (Qini): ${between(area)}. `
     + (area.low > 0 ? "Whom to treat matters." : area.high < 0 ? "The ranking is worse than random." : "It is not shown that whom to treat matters."))];
 }

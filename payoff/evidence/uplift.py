@@ -15,7 +15,7 @@ from payoff.evidence.policies import (
     judged_mean,
 )
 
-SHARES = np.linspace(0.0, 1.0, 21)  # of cases that are treated, along a curve
+SHARES = np.arange(21) / 20  # of cases that are treated, along a curve
 _MAX_BINS = 10
 _CASES_OF_BIN = 40  # effective ones: an interval needs 30 that took the action
 
@@ -87,8 +87,8 @@ def uplift_curve(
     effects = log.values(chosen) - log.values(single)
     first, last = _places(uplift, log.shares, fold)
     reason = judge(log, chosen, single).reason
-    gains = []
-    for share in SHARES:
+    gains = [Mean(0.0, 0.0, 0.0)]
+    for share in SHARES[1:]:
         treated = np.clip((share - first) / (last - first), 0.0, 1.0)
         gains.append(judged_mean(log.mean(effects * treated), reason))
     middle = (first + last) / 2

@@ -12,7 +12,7 @@ from pydantic import ConfigDict, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
 from payoff_client.errors import PayoffWarning
-from payoff_client.pictures import PICTURES
+from payoff_client.policies import PICTURES
 from payoff_client.showing import html_of
 
 

@@ -194,11 +194,15 @@ class Model(Linked[Mode]):
         return await self._link.document(Call("GET", self._path), Description)
 
     async def _card(self) -> Card:
-        """The card of the version: learner, features, classes, metrics, digests."""
+        """The card of the version: learner, features, classes, metrics, digests.
+
+        Notebooks show the metrics of a model of rewards as pictures.
+        """
         path = self._version_path
         if self.reference == self.name:
             path = f"{path}:{(await self._described())['latest']}"
-        return await self._link.document(Call("GET", path), Card)
+        card = await self._link.document(Call("GET", path), Card)
+        return {**card, "metrics": Report(card.get("metrics") or {})}
 
     describe, card = shared(_described), shared(_card)
 

@@ -189,7 +189,8 @@ def _drawn(line: Line, x: Callable[[float], float], y: Callable[[float], float])
     low, high = ([f"{x(px)} {y(end[i])}" for (px, _), end in ends] for i in (0, 1))
     if line.dots:
         bars = "".join(f"M{a}L{b}" for a, b in zip(low, high, strict=True))
-        return f'<path d="{bars}"/><path d="M{"h0M".join(at)}h0" stroke-width="9"/>'
+        whiskers = f'<path d="{bars}" stroke-dasharray="none"/>'
+        return f'{whiskers}<path d="M{"h0M".join(at)}h0" stroke-width="9"/>'
     area = "L".join([*high, *reversed(low)]) or at[0]
     shade = f'<path d="M{area}Z" fill="currentColor" opacity=".16" stroke="none"/>'
     return f'{shade}<path d="M{"L".join(at)}"/>'

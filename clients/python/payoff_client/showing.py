@@ -83,7 +83,7 @@ def html_of(title: str, document: Mapping[str, Any]) -> str:
     single: list[Mapping[str, Any]] = []
     tables = {"": single}
     for name, value in document.items():
-        if isinstance(value, list) and value and isinstance(value[0], Mapping):
+        if _is_table(value):
             tables[name] = value
         elif value not in (None, [], {}):
             single.append({"": name, " ": value})
@@ -91,8 +91,19 @@ def html_of(title: str, document: Mapping[str, Any]) -> str:
     return "\n".join([f"<strong>{escape(title)}</strong>", *shown])
 
 
+def _is_table(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and isinstance(value[0], Mapping)
+
+
 def _rows_html(caption: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    names = list(dict.fromkeys(name for row in rows[:_MOST_ROWS] for name in row))
+    names = list(
+        dict.fromkeys(
+            name
+            for row in rows[:_MOST_ROWS]
+            for name, value in row.items()
+            if not _is_table(value)
+        )
+    )
     lines = [
         [_cell(row.get(name))[:_MOST_CHARACTERS] for name in names]
         for row in rows[:_MOST_ROWS]

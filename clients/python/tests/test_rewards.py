@@ -74,3 +74,33 @@ def test_a_file_is_decided_by_costs_in_a_file(
     ]
     assert commands.main([*arguments, "--benefits", str(tmp_path / "costs.json")]) == 0
     assert "uplift:call" in capsys.readouterr().out
+
+
+def test_notebooks_show_pictures_of_the_card_and_of_rewards(client, log):
+    learner = {**LEARNER, "baseline": "none"}
+    model = client.train(
+        log, label="margin", learner=learner, name="pictured", holdout=0.5
+    )
+    metrics = model.card()["metrics"]
+    shown = metrics._repr_html_()
+    assert shown.count("<svg") == 3
+    for words in (
+        "always call: ",
+        "Uplift, call instead of none",
+        "Expected and observed rewards",
+    ):
+        assert words in shown
+    assert f"the policy: {metrics['value']['mean']:.3g}" in shown
+    assert "predicted" not in shown  # a table in a cell
+    cases = log[["age", "region"]]
+    assert model.outcomes()._repr_html_().count("<svg") == 0
+    answer = model.answer(cases, explore=0.5, record={"instances": True})
+    rewards = [float(call == "call") for call in answer.decisions]
+    outcomes = [
+        {"id": id_, "benefit": reward}
+        for id_, reward in zip(answer.ids, rewards, strict=True)
+    ]
+    client.send_outcomes(outcomes)
+    shown = model.outcomes()._repr_html_()
+    assert shown.count("<svg") == 2
+    assert "more than always none: " in shown
