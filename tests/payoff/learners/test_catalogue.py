@@ -80,6 +80,7 @@ def test_values_outside_the_documented_ranges_are_refused(kind):
             "max_features",
             "action",
             "propensity",
+            "baseline",
             "unit_costs",
             "monotonic",
         ):  # these have tests of their own
