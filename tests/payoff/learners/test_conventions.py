@@ -74,7 +74,7 @@ VARIANTS = {
     "gradient_boosting": [
         {"max_iter": 4, "calibration": "none"},
         {"max_iter": 4, "calibration": "isotonic"},
-        {"max_iter": 4, "task": "regression"},
+        {"max_iter": 20, "task": "regression"},
     ],
     "hierarchical_logistic": [
         {},
