@@ -23,6 +23,7 @@ from app.outcomes.tables import (
 ROUNDS = 5
 BATCH = 49_152  # rows in memory as Python objects
 _CHUNK = 5_000  # values in one statement
+_MANY_TERMS = 1_000  # take as long to read as the rows that they would spare
 SEALING_LOCK = 5_417_916_016_017  # the number of the lock
 RECORDING_LOCK = 5_417_916_016_018
 
@@ -174,10 +175,13 @@ def with_action(
 ) -> list[ColumnElement[bool]]:
     """The condition on decisions, narrowed to the places that the action has in their terms.
 
-    As it was where no terms have the action.
+    As it was where no terms have the action, or more than `_MANY_TERMS` are to be read.
     """
     table = DECISIONS.c
-    digests = connection.execute(select(table.terms).where(*where).distinct()).scalars()
+    query = select(table.terms).where(*where).distinct().limit(_MANY_TERMS)
+    digests = connection.execute(query).scalars().all()
+    if len(digests) == _MANY_TERMS:
+        return where
     texts = contents(connection, digests).values()
     places = {read_terms(text).index_of(action) for text in texts} - {UNKNOWN}
     return [*where, table.choice.in_(places)] if places else where
