@@ -102,10 +102,9 @@ def submit(
             " decisions among classes or by rewards are replayed"
         )
     versions = _versions(stores, request.models, card, caller)
-    actions = (name for version in versions for name in version.classes or ())
     spec = ReplaySpec(
         model=model.name,
-        classes=list(dict.fromkeys((*card.classes, *actions))),
+        classes=list(card.classes),
         versions=[card.version] if has_version else None,
         models=list(dict.fromkeys(f"{card.name}:{card.version}" for card in versions)),
         since=request.since,

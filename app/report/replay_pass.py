@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from time import time
 from typing import Any
@@ -72,8 +72,7 @@ class ReplayPass(ABC):
             until=spec.until,
             versions=spec.versions,
         )
-        arrivals = self._noted(recorded(arrivals_only=True))
-        self._maturity = matured(arrivals, time())
+        self._maturity = matured(recorded(arrivals_only=True), time())
         last = day_of(time() if spec.until is None else spec.until)
         first = None
         for cases in recorded(with_instances=self.needs_instances):
@@ -88,10 +87,6 @@ class ReplayPass(ABC):
                 (cases.day + 1 - first) / max(last + 1 - first, 1), "replaying"
             )
 
-    def _noted(self, days: Iterable[Cases]) -> Iterable[Cases]:
-        """All cases, once before they are replayed."""
-        return days
-
     def document(self) -> dict[str, Any]:
         """The job's result."""
         selective = self._actions.document()
@@ -105,12 +100,5 @@ class ReplayPass(ABC):
             "selective": selective,
             "maturing": maturing(maturity),
             "alternatives": self._alternatives(selective=selective["is"]),
-            "warnings": [
-                *reservations(maturity, selective=selective["is"]),
-                *self._warnings(),
-            ],
+            "warnings": list(reservations(maturity, selective=selective["is"])),
         }
-
-    def _warnings(self) -> Iterator[str]:
-        """Further warnings."""
-        yield from ()

@@ -163,10 +163,14 @@ def judged_mean(mean: Mean, reason: str | None) -> Mean:
 
 
 def best_single(log: LoggedRewards) -> int:
-    """The action that would have earned most if it had been taken in all cases."""
+    """The action that would have earned most if it had been taken in all cases, of those with any
+    chance.
+    """
     n, actions = log.chances.shape
     means = [
         np.average(log.values(np.full(n, action)), weights=log.row_weights)
+        if log.chances[:, action].any()
+        else -np.inf
         for action in range(actions)
     ]
     return int(np.argmax(means))

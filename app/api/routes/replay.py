@@ -53,19 +53,6 @@ class ReplayedAlternative(Versus):
     )
 
 
-class SingleAction(BaseModel):
-    """The one action for all that would have earned most, and what a version earns more."""
-
-    action: str | int
-    gain: Amount
-
-
-class OverPolicy(Judged, Amount):
-    """What a version earns more than the recorded decisions would have without exploration."""
-
-    differing: int = Field(description="cases in which it chose another action")
-
-
 class ReplayedPolicy(Judged):
     """What a version that learned from rewards would have earned, less costs; `gain` and `verdict`
     are beside all that was decided.
@@ -88,8 +75,15 @@ class ReplayedPolicy(Judged):
     expected_effective: float | None = Field(
         default=None, description="those that the chances promise"
     )
-    best_single: SingleAction | None = None
-    over_policy: OverPolicy | None = None
+    best_single: dict[str, Any] | None = Field(
+        default=None,
+        description="the `action` for all that would have earned most, and the `gain` over it",
+    )
+    over_policy: dict[str, Any] | None = Field(
+        default=None,
+        description="the gain over the recorded decisions without exploration, with a `verdict`;"
+        " `differing` are cases in which it chose another action",
+    )
 
 
 class Replayed(BaseModel):
