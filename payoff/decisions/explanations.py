@@ -54,27 +54,27 @@ def mean_contributions(parts: Sequence[Contributions]) -> Contributions | None:
 def most_regretted(
     P: np.ndarray, B: np.ndarray, action: int, expected: np.ndarray
 ) -> np.ndarray:
-    """The class int (n,) with whose log probability the regret of an action grows fastest.
+    """The class int (n,) that carries most of the regret of an action.
 
     The regret is what the best other action is expected to earn more, by posteriors P (n, K),
-    benefits B (K, A) or (n, K, A), and `expected` (n, A). Its derivative by the score of class k,
-    of which P is the softmax, is p_k times what the regret in class k is above the mean regret.
-    There are at least two actions. O(n K A).
+    benefits B (K, A) or (n, K, A), and `expected` (n, A); a class carries its probability times
+    what that action earns more in it. Of two classes it is the one in which that action earns most
+    more: the regret grows with its log-odds. There are at least two actions. O(n K A).
     """
-    n = len(P)
-    P = np.maximum(P, _LEAST_PROBABILITY)
+    n, K = P.shape
     alternatives = expected.copy()
     alternatives[:, action] = -np.inf
     matrices = np.broadcast_to(B, (n, *B.shape[-2:]))
     regrets = (
         matrices[np.arange(n), :, alternatives.argmax(axis=1)] - matrices[:, :, action]
     )
-    mean = (P * regrets).sum(axis=1, keepdims=True)
-    steepest: np.ndarray = (P * (regrets - mean)).argmax(axis=1)
-    return steepest
+    if K > 2:
+        regrets = regrets * np.maximum(P, _LEAST_PROBABILITY)
+    carrier: np.ndarray = regrets.argmax(axis=1)
+    return carrier
 
 
-# of a class whose share in a regret is compared: those with the probability 0 differ, too
+# of a class that may carry a regret: classes with the probability 0 differ, too
 _LEAST_PROBABILITY = 1e-12
 _MARGIN_OF_BOUND = (
     1 - 1e-6

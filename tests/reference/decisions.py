@@ -316,16 +316,16 @@ def grouped_means(
     return np.array(means)
 
 
-def regret_slopes(p, B, action, step=1e-6):
-    """How fast the regret of an action grows with the log probability of each class.
-
-    The regret is what the other action that is best at p is expected to earn more.
+def most_regretted(p, B, action, step=1e-6):
+    """The classes that carry most of what the best other action is expected to earn more; of two classes
+    the one with whose log probability that grows, by a small step.
     """
     others = [a for a in range(B.shape[1]) if a != action]
     best = max(others, key=lambda a: p @ B[:, a])
-
-    def regret(k, change):
-        q = p * np.exp(change * np.eye(len(p))[k])
-        return q / q.sum() @ (B[:, best] - B[:, action])
-
-    return [(regret(k, step) - regret(k, -step)) / (2 * step) for k in range(len(p))]
+    gains = B[:, best] - B[:, action]
+    carried = [p[k] * gains[k] for k in range(len(p))]
+    if len(p) == 2:
+        grown = [p * np.exp(step * np.eye(2)[k]) for k in range(2)]
+        carried = [q / q.sum() @ gains for q in grown]
+    slack = 1e-9 * np.abs(B).max()
+    return {k for k in range(len(p)) if carried[k] >= max(carried) - slack}
