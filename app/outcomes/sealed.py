@@ -113,9 +113,10 @@ def decision_table(
     values["terms"] = pa.DictionaryArray.from_arrays(digests.indices, texts)
     if "probabilities" in batch:
         width = columns.field("probabilities").type.byte_width
-        values["probabilities"] = [
-            blob + _NAN * ((width - len(blob)) // 8) for blob in batch["probabilities"]
-        ]
+        blobs = batch["probabilities"]
+        if min(map(len, blobs), default=width) < width:
+            blobs = [blob + _NAN * ((width - len(blob)) // 8) for blob in blobs]
+        values["probabilities"] = blobs
     absent = [None] * len(batch["id"])
     return pa.table(
         {name: values.get(name, absent) for name in columns.names}, schema=columns
