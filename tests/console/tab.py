@@ -33,7 +33,7 @@ class Site:
     url: str
     client: httpx.Client
     predict_key: str
-    review_key: str
+    review_key: str = ""
 
 
 class Tab:
