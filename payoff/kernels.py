@@ -20,7 +20,7 @@ from payoff.acquisition.nodes import flatten
 from payoff.acquisition.prices import Prices
 from payoff.acquisition.tree_grower import PathCosts
 from payoff.acquisition.tree_of_classifiers import TreeOfClassifiers
-from payoff.decisions.limit_solvers import assign
+from payoff.decisions.assignment import assign
 from payoff.decisions.tree_contributions import Trees, tree_contributions
 from payoff.learners.quantile_forest import QuantileForest
 from payoff.retrieval.losses import LOSSES, Loss, SetTerms
