@@ -2,7 +2,7 @@
 of a version or a challenger in a document.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
@@ -11,6 +11,7 @@ import numpy as np
 from app.outcomes.decision import Label
 from app.report.earned import amount
 from app.report.slices import Slice
+from app.report.ways import Kept
 from payoff.evidence.drift import holm_of_known
 from payoff.evidence.intervals import SIGNIFICANT, Mean
 from payoff.evidence.policies import (
@@ -40,6 +41,12 @@ def log_columns(part: Slice, rows: np.ndarray) -> np.ndarray:
     codes = part.choice[rows]
     costs = (expected - net)[codes, np.arange(len(rows))]
     return np.vstack((codes, part.benefit[rows] - costs, net, chances))
+
+
+def largest(logs: Mapping[tuple[Label, ...], Kept]) -> tuple[Label, ...]:
+    """The set of actions with most cases of these logs; none without any case."""
+    sizes = {actions: kept.columns().shape[1] for actions, kept in logs.items()}
+    return max(sizes, key=lambda actions: sizes[actions], default=())
 
 
 class PolicyLog(NamedTuple):
@@ -98,8 +105,9 @@ def document(judgement: PolicyJudgement, doubt: str | None) -> dict[str, Any]:
 
 
 def _amount(mean: Mean, judgement: PolicyJudgement) -> dict[str, Any]:
-    is_judged = judgement.verdict != "cannot_be_judged"
-    return amount(mean if is_judged else Mean(mean.mean), ROBUST)
+    if judgement.verdict == "cannot_be_judged":
+        mean = Mean(mean.mean)
+    return amount(mean, ROBUST)
 
 
 def _verdict(judgement: PolicyJudgement, doubt: str | None) -> dict[str, str | None]:

@@ -13,7 +13,13 @@ from app.outcomes.decision import Cases, Label
 from app.registry.card import Card
 from app.registry.loaded import Loaded
 from app.report.earned import UNEQUAL
-from app.report.policies import PolicyLog, corrected, judged_rows, log_columns
+from app.report.policies import (
+    PolicyLog,
+    corrected,
+    judged_rows,
+    largest,
+    log_columns,
+)
 from app.report.replay_pass import ReplayPass, posterior
 from app.report.slices import Slice, slices
 from app.report.ways import Kept
@@ -23,21 +29,21 @@ from payoff.errors import PayoffError
 
 _NO_CASE = "there is no case with a known reward that it could decide on"
 _Period = tuple[float, float]
-_NEVER: _Period = (np.inf, np.inf)
+_NEVER = np.inf, np.inf
 
 
 @dataclass
 class _Version:
-    """A version, None for the recorded decisions without exploration, and its choices.
+    """A version and its choices.
 
     It does not decide on the decisions of the period that it `learned` from: it would seem better
     than it is. `logs` are, by the actions that could be chosen, columns as `PolicyLog.of` takes
     them; the last action, which has no chance, is any other one.
     """
 
-    name: str | None
-    model: Loaded | None = None
-    learned: _Period = _NEVER
+    name: str
+    model: Loaded
+    learned: _Period
     logs: dict[tuple[Label, ...], Kept] = field(
         default_factory=partial(defaultdict, Kept)
     )
@@ -46,27 +52,22 @@ class _Version:
 
     def add(self, part: Slice, rows: np.ndarray) -> None:
         """Add the choices in rows (n,) of a slice, with the costs that the requests stated."""
-        if self.model is not None:
-            rows = self._decidable(part, rows)
+        rows = self._decidable(part, rows)
+        if not len(rows):
+            return
+        texts = part.instances or ()
+        rewards = posterior(self.model, [texts[i] for i in rows.tolist()])
         actions = part.stack.actions
         columns = log_columns(part, rows)
         net, chances = np.split(columns[2:], 2)
-        chosen = chances.argmax(axis=0)
-        if self.model is not None and len(rows):
-            texts = part.instances or ()
-            rewards = posterior(self.model, [texts[i] for i in rows.tolist()])
-            codes = np.array(
-                [
-                    actions.index(name) if name in actions else len(actions)
-                    for name in self.model.classes
-                ]
-            )
-            costs = part.probabilities[rows, : len(actions)] - net.T
-            costs = np.column_stack((costs, np.zeros(len(rows))))
-            chosen = codes[(rewards - costs[:, codes]).argmax(axis=1)]
-        another = net.mean(axis=0), np.zeros(len(rows))
+        costs = part.probabilities[rows, : len(actions)] - net.T
+        costs = np.column_stack((costs, np.zeros(len(rows))))
+        places = {action: place for place, action in enumerate(actions)}
+        codes = [places.get(action, len(actions)) for action in self.model.classes]
+        chosen = np.array(codes)[(rewards - costs[:, codes]).argmax(axis=1)]
+        nothing = np.zeros(len(rows))
         self.logs[actions].add(
-            np.vstack((chosen, columns[:2], net, another[0], chances, another[1]))
+            np.vstack((chosen, columns[:2], net, net.mean(axis=0), chances, nothing))
         )
 
     def _decidable(self, part: Slice, rows: np.ndarray) -> np.ndarray:
@@ -88,11 +89,10 @@ class RewardReplay(ReplayPass):
 
     def __init__(self, stores: Stores, spec: ReplaySpec) -> None:
         super().__init__(stores, spec)
-        self._recorded = _Version(None)
-        self._versions = [self._recorded]
-        for name, model in self._models.items():
-            learned = _learned_from(stores, model.card, spec.model)
-            self._versions.append(_Version(name, model, learned))
+        self._versions = [
+            _Version(name, model, _learned_from(stores, model.card, spec.model))
+            for name, model in self._models.items()
+        ]
 
     def _comparable(self, cases: Cases) -> Iterator[Slice]:
         for part in slices(cases, self._maturity.since):
@@ -116,15 +116,14 @@ class RewardReplay(ReplayPass):
         (Holm).
         """
         doubt = self._maturity.reason or (UNEQUAL if selective else None)
-        sizes = {
-            names: log.columns().shape[1] for names, log in self._recorded.logs.items()
-        }
-        actions = max(sizes, key=lambda names: sizes[names], default=())
-        logs = {
-            version.name: PolicyLog.of(version.logs[actions].columns())
+        actions = {version.name: largest(version.logs) for version in self._versions}
+        usable = [
+            version
             for version in self._versions
-            if version.failure is None and version.logs[actions].columns().size
-        }
+            if version.failure is None and actions[version.name]
+        ]
+        kept = {version.name: version.logs[actions[version.name]] for version in usable}
+        logs = {name: PolicyLog.of(cases.columns()) for name, cases in kept.items()}
         judgements = [log.judgements() for log in logs.values()]
         pairs = zip(
             corrected([first for first, _ in judgements]),
@@ -132,19 +131,22 @@ class RewardReplay(ReplayPass):
             strict=True,
         )
         documents = {
-            name: log.document(pair, actions, doubt)
+            name: {
+                "cases": len(log.chosen) * kept[name].stride,
+                **log.document(pair, actions[name], doubt),
+            }
             for (name, log), pair in zip(logs.items(), pairs, strict=True)
         }
-        lines = []
-        for version in self._versions:
-            line = documents.get(version.name, {"error": version.failure or _NO_CASE})
-            kept = version.logs[actions]
-            cases = kept.columns().shape[1] * kept.stride
-            left_out = dict(version.left_out)
-            lines.append(
-                {"model": version.name, "cases": cases, "left_out": left_out, **line}
-            )
-        return lines
+        return [
+            {
+                "model": version.name,
+                "left_out": dict(version.left_out),
+                **documents.get(
+                    version.name, {"cases": 0, "error": version.failure or _NO_CASE}
+                ),
+            }
+            for version in self._versions
+        ]
 
 
 def _learned_from(stores: Stores, card: Card, model: str) -> _Period:

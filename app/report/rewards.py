@@ -10,7 +10,14 @@ import numpy as np
 
 from app.outcomes.decision import UNKNOWN, Label
 from app.report.earned import TOLERANCE, amount, total
-from app.report.policies import ROBUST, PolicyLog, document, judged_rows, log_columns
+from app.report.policies import (
+    ROBUST,
+    PolicyLog,
+    document,
+    judged_rows,
+    largest,
+    log_columns,
+)
 from app.report.slices import Slice
 from app.report.ways import Kept
 from payoff.evidence.intervals import MeanSums, PromiseInterval
@@ -85,6 +92,8 @@ class RewardDecisions(RewardSums):
     def add(self, part: Slice, rows: np.ndarray | None = None) -> None:
         super().add(part, rows)
         rows = judged_rows(part)
+        if not len(rows):
+            return
         columns = log_columns(part, rows)
         actions = part.stack.actions
         self.logs[actions].add(np.vstack((part.choice[rows], columns)))
@@ -97,9 +106,8 @@ class RewardDecisions(RewardSums):
         """The best actions without exploration, against all that was decided and single actions, as
         `policy`, None without a reward; the `challengers`. Of the set of actions with most cases.
         """
-        sizes = {names: kept.columns().shape[1] for names, kept in self.logs.items()}
-        actions = max(sizes, key=lambda names: sizes[names], default=())
-        if not sizes.get(actions):
+        actions = largest(self.logs)
+        if not actions:
             return {"policy": None, "challengers": []}
         kept = self.logs[actions]
         log, _, best = PolicyLog.of(kept.columns())

@@ -58,9 +58,7 @@ class ReplayedPolicy(Judged):
     are beside all that was decided.
     """
 
-    model: str | None = Field(
-        description="null: the recorded decisions without exploration"
-    )
+    model: str
     cases: int = Field(description="with a known reward, that it decided")
     left_out: dict[str, int] = Field(
         description="cases `without_instance`, and those that its data set was made of"
