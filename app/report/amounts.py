@@ -51,15 +51,12 @@ class Bounds(Basis):
 class Versus(BaseModel):
     """Whether something is better than what was decided."""
 
-    verdict: Literal["better", "worse", "same", "undecided"] | None = None
+    verdict: (
+        Literal["better", "worse", "same", "undecided", "cannot_be_judged"] | None
+    ) = Field(
+        default=None, description="`cannot_be_judged` is of decisions by rewards alone"
+    )
     reason: str | None = Field(default=None, description="why it is undecided")
-
-
-class Judged(BaseModel):
-    """Whether a policy earns more by a log of rewards."""
-
-    verdict: Literal["better", "worse", "undecided", "cannot_be_judged"] | None = None
-    reason: str | None = Field(default=None, description="why there is no verdict")
 
 
 class ActionCoverage(BaseModel):

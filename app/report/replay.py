@@ -22,8 +22,7 @@ from app.registry.card import Card
 from app.registry.snapshot import Reference
 from app.report.alternatives import Alternative, documents
 from app.report.changes import trained
-from app.report.replay_pass import ReplayPass, posterior
-from app.report.reward_replay import RewardReplay
+from app.report.replay_pass import ReplayPass, RewardReplay, posterior
 from app.report.slices import Slice, slices
 from app.report.ways import way
 from app.requests.fields import ByClass, Number, Period, Text, WireModel

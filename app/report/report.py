@@ -176,11 +176,22 @@ def document(read: Read, changes: Sequence[Changed]) -> dict[str, Any]:
         )
     groups = quantities = rewards = None
     if read.by is not None:
-        groups = _grouped(read.groups, about, doubt_of_promise)
+        groups = _grouped(
+            {
+                name: group.document(about, doubt_of_promise)
+                for name, group in read.groups.items()
+            }
+        )
     if read.quantities.decisions:
         quantities = read.quantities.document(maturity.reason)
     if read.rewards.decisions:
-        rewards = _of_rewards(read, doubt)
+        rewards = read.rewards.document(doubt) | read.rewards.policies(doubt)
+        if read.by is not None:
+            of_groups = {
+                name: group.document(doubt)
+                for name, group in read.reward_groups.items()
+            }
+            rewards["groups"] = _grouped(of_groups, ("difference",))
     details = {
         "maturing": maturing(maturity),
         "selective": selective,
@@ -209,20 +220,6 @@ def document(read: Read, changes: Sequence[Changed]) -> dict[str, Any]:
         **details,
         "quantities": quantities,
         "rewards": rewards,
-    }
-
-
-def _of_rewards(read: Read, doubt: str | None) -> dict[str, Any]:
-    """The section on decisions by rewards, with the promises of each group."""
-    known, decisions = read.rewards.realised.count, read.rewards.decisions
-    about = basis(known, decisions, selective=False, reason=doubt)
-    groups = None
-    if read.by is not None:
-        groups = _grouped(read.reward_groups, about, doubt, ("difference",))
-    return {
-        **read.rewards.document(about, doubt),
-        **read.rewards.policies(doubt),
-        "groups": groups,
     }
 
 
@@ -275,9 +272,7 @@ def maturing(maturity: Maturity) -> dict[str, Any]:
 
 
 def _grouped(
-    groups: Mapping[Any, GroupAccount] | Mapping[Any, RewardSums],
-    basis: str,
-    reason: str | None,
+    groups: Mapping[Any, dict[str, Any]],
     tested: Sequence[str] = ("difference", "calibration"),
 ) -> list[dict[str, Any]]:
     """The figures of each group, in the order of its name: numbers before text. Verdicts are
@@ -288,7 +283,7 @@ def _grouped(
         return isinstance(name, str), name if isinstance(name, int) else 0, str(name)
 
     names = sorted(groups, key=order)
-    accounts = [groups[name].document(basis, reason) for name in names]
+    accounts = [groups[name] for name in names]
     parts: list[list[dict[str, Any]]] = [
         [account[name] for account in accounts] for name in tested
     ]

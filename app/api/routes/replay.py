@@ -15,7 +15,6 @@ from app.report.amounts import (
     Bounds,
     Earned,
     Gain,
-    Judged,
     Maturing,
     Selective,
     Versus,
@@ -53,7 +52,7 @@ class ReplayedAlternative(Versus):
     )
 
 
-class ReplayedPolicy(Judged):
+class ReplayedPolicy(Versus):
     """What a version that learned from rewards would have earned, less costs; `gain` and `verdict`
     are beside all that was decided.
     """

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from app.report.policies import corrected
+from app.report.rewards import corrected
 from payoff.evidence.policies import judge
 from tests.payoff.evidence.test_policies import log_of
 
