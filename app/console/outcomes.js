@@ -7,6 +7,7 @@ import { about, amounts, card, facts, field, figures, h, inUnit, money, plain, p
 import { chooser, link } from "./models.js";
 import { earnings, earningsToCome } from "./pictures.js";
 import { within } from "./problems.js";
+import { earned } from "./rewards.js";
 
 /** @typedef {import("./dom.js").Child} Child */
 
@@ -88,10 +89,12 @@ function form(model, ref, signal) {
 
 /** @param {any} report @param {string} ref */
 function drawn(report, ref) {
+  const byRewards = report.rewards ? earned(report.rewards, VERDICTS) : [];
   return h("div", { class: "report" }, warned(report.warnings ?? []),
     report.decisions !== 0 ? null : h("p", null, "No decision of this period is recorded. Tick “Record decisions” under ",
       h("a", { href: link("cases", ref) }, "Cases"), "."),
-    "decisions" in report ? SECTIONS.map((section) => section(report, ref)).flat() // of quantities the report is short
+    "decisions" in report ? [...SECTIONS.map((section) => section(report, ref)).flat(), ...byRewards]
+      : byRewards.length ? [...byRewards, maturing(report)] // of these and of quantities the report is short
       : Object.keys(report).filter((name) => report[name] !== null && name !== "warnings").map((name) => card(words(name), plain(report[name]))));
 }
 

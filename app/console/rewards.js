@@ -1,7 +1,7 @@
 /** What a model learned from rewards would earn: its policy beside the log and single actions, calibration, uplift. */
 
 import { Axis, chart, whisker } from "./chart.js";
-import { card, facts, field, figures, h, inUnit, put, select, share, short, table, words } from "./dom.js";
+import { amounts, card, facts, field, figures, h, inUnit, money, put, select, share, short, table, words } from "./dom.js";
 
 /** @typedef {{mean: number | null, low: number | null, high: number | null}} Interval */
 
@@ -104,4 +104,29 @@ function between(one) {
 function leads({ low, high }) {
   if (low === null || high === null) return "not judged";
   return low > 0 ? "more than chance" : high < 0 ? "a loss" : "perhaps chance";
+}
+
+/** What decisions by rewards earned. @param {any} rewards of a report on outcomes @param {Record<string, [string, string]>} verdicts in words */
+export function earned({ decisions, known, overridden, promised, realised, difference, verdict, policy, challengers, groups }, verdicts) {
+  const named = (/** @type {string} */ one) => verdicts[one]?.[0] ?? words(one);
+  return [card("The verdict", amounts("Reward of the decisions whose reward is known, less costs", [["promised", promised], ["realised", realised],
+    ["difference: realised less promised", difference]]), h("p", { class: "decision" }, named(verdict)), h("p", null, verdicts[verdict]?.[1]),
+    facts([["decisions", short(decisions, 9)], ["reward known", short(known, 9)], ["another action was carried out", short(overridden, 9)]])),
+  policy ? card("The policy without exploration", h("p", { class: "decision" }, VERDICTS[policy.verdict] ?? words(policy.verdict)),
+    policy.reason ? h("p", null, `${policy.reason}.`) : null, gains(policy),
+    facts([["cases", short(policy.cases, 9)], ["effective cases", short(policy.effective, 3)], ["promised by the chances", short(policy.expected_effective, 3)]])) : null,
+  challengers?.length ? card("Challengers", table("Less what the policy earns", ["challenger", "gain", "which is", "cases", "decided otherwise"],
+    challengers.map((/** @type {any} */ one) => [one.challenger, between(one.over_policy), leads(one.over_policy), short(one.cases, 9), short(one.over_policy.differing, 9)]))) : null,
+  groups ? card("Groups", table("Reward per decision", ["group", "decisions", "promised", "realised", "verdict"],
+    groups.map((/** @type {any} */ one) => [one.group ?? "none", short(one.decisions, 9), short(one.promised?.mean), money(one.realised), named(one.verdict)]))) : null];
+}
+
+/** @param {any} policy */
+function gains({ gain, single_actions: singles }) {
+  const rows = [{ name: "all that was decided", one: gain }, ...singles.map((/** @type {any} */ { action, gain_over: one }) => ({ name: `always ${action}`, one }))];
+  const axis = Axis.around([0, ...rows.flatMap(({ one }) => ends(one) ?? [])], 4, 166);
+  return table(inUnit("What the policy earns more per case"), ["than", "gain", "", "which is"], rows.map(({ name, one }) => {
+    const range = ends(one);
+    return [name, between(one), range ? whisker(axis, one.mean, range, false) : "", leads(one)];
+  }));
 }

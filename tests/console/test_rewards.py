@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
+from tests.console.offers import customers, earned
 from tests.console.tab import alike, press
 
 
@@ -103,3 +105,33 @@ def test_a_log_is_trained_on_by_a_form(tab, offers):
     assert "Train with a baseline" in page.inner_text("main")
     assert page.locator("a:text-is('Matrix lab')").count() == 1  # in the navigation
     offers.client.delete("/models/quick")
+
+
+def test_outcomes_show_what_was_earned_and_the_gain_over_each_way(tab, offers):
+    random = np.random.default_rng(5)
+    rows = customers(random, 300)
+    body = {"model": "offers", "instances": rows, "explore": 0.3, "record": True}
+    answer = offers.client.post("/predict", json=body).json()
+    rewards = earned(random, rows, answer["decisions"])
+    outcomes = [
+        {"id": id_, "benefit": reward}
+        for id_, reward in zip(answer["ids"], rewards, strict=True)
+    ]
+    offers.client.post("/outcomes", json={"outcomes": outcomes}).raise_for_status()
+    report = offers.client.get("/models/offers/outcomes").json()["rewards"]
+    page = tab.open("outcomes/offers")
+    page.wait_for_selector("h2:text-is('The policy without exploration')")
+    lines = lines_of(page, "What the policy earns more per case in EUR")
+    gains = {
+        "all that was decided": report["policy"]["gain"],
+        **{
+            f"always {single['action']}": single["gain_over"]
+            for single in report["policy"]["single_actions"]
+        },
+    }
+    assert [*lines] == [*gains]
+    for name, gain in gains.items():
+        assert lines[name][0].startswith(
+            alike(gain["mean"], [gain["low"], gain["high"]])
+        )
+    assert "{" not in page.inner_text("main")  # no JSON
