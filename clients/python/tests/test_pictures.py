@@ -23,7 +23,10 @@ OUTCOMES = {
 BENEFIT = {
     "curve": [{"threshold": t, "benefit": b} for t, b in ((0, -1), (0.5, 2), (1, 0))],
     "upper_bound": 3.0,
-    "rules": [{"rule": "expected_benefit", "benefit": 2.0}, {"rule": "same_for_all", "benefit": 0.0}],
+    "rules": [
+        {"rule": "expected_benefit", "benefit": 2.0},
+        {"rule": "same_for_all", "benefit": 0.0},
+    ],
     "calibration_curve": [
         {"rows": 40, "stated": 0.2, "occurred": 0.15, "interval": [0.07, 0.29]},
         {"rows": 40, "stated": 0.7, "occurred": 0.8, "interval": [0.65, 0.9]},
