@@ -232,6 +232,38 @@ def test_rows_that_the_model_learned_from_certify_nothing(client):
             assert says(place, words) in answer.json()["errors"]
 
 
+@pytest.mark.parametrize("size", [40, 500, 1_000])
+def test_training_rows_among_new_ones_are_found_in_any_order(client, size):
+    """A part of them, or with new ones: a model that fits them closely would look safe."""
+    new = two_class_rows(1_000, seed=8)
+    rows = [*reversed(DATA["rows"][:size]), *new["rows"][: 1_000 - size]]
+    labels = [*reversed(DATA["labels"][:size]), *new["labels"][: 1_000 - size]]
+    data = DATA | {"rows": rows, "labels": labels}
+    table = TABLE | {"dataset": uploaded(client, data)}
+    for method, path in (("PUT", "guarantees/x"), ("POST", "benefit")):
+        answer = client.request(method, f"/models/refitted/{path}", json=table)
+        assert answer.status_code == 422
+        [error] = answer.json()["errors"]
+        assert error["loc"] == "/dataset"
+        assert says(error["msg"], "rows of it", "learned from")
+
+
+def test_equal_rows_of_few_values_are_no_sign_of_training(client):
+    """Draws of four numbers of five values repeat each other by chance."""
+    rng = np.random.default_rng(3)
+
+    def drawn(n):
+        X = rng.integers(0, 5, (n, 4))
+        y = np.where(rng.random(n) < (1 + X[:, 0]) / 6, "ill", "healthy")
+        return {"features": [*"abcd"], "rows": X.tolist(), "labels": y.tolist()}
+
+    order = {"model": "coarse", "learner": {"kind": "logistic"}, "data": drawn(800)}
+    trained(client, order)
+    report = {**MATRIX, "dataset": uploaded(client, drawn(900))}
+    answer = client.post("/models/coarse/benefit", json=report)
+    assert answer.status_code == 200, answer.text
+
+
 def test_rows_of_groups_are_no_independent_draws(client):
     patients = [[*row, f"p{i // 4}"] for i, row in enumerate(DATA["rows"])]
     columns = {"features": [*DATA["features"], "patient"], "rows": patients}
