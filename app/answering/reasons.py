@@ -30,7 +30,8 @@ class Reason(BaseModel):
     )
     direction: Direction = Field(
         description="low: of the least, the middle and the greatest value in training that which"
-        " speaks least against the action is higher; any: it is a category, or has no range"
+        " speaks least against the action is higher; any: it is a category, has no range, or none"
+        " of these speaks less against the action"
     )
     text: str | None = Field(description="as saved for the model; null: none is")
 
@@ -53,7 +54,7 @@ def reasons(
 ) -> Iterator[list[dict[str, Any]]]:
     """Each row's reasons, without texts, by what counts for the class `towards` int (n,).
 
-    Invalid at /explain/exclude of an unknown feature. Time: three predictions for each reason.
+    Invalid at /explain/exclude of an unknown feature. Time: four predictions for each reason.
     """
     names = model.schema.names
     reject(
@@ -92,14 +93,16 @@ def _directions(
             for part in model.card.features
         ]
     )[features]
-    places = np.stack([ends[:, 0], ends.mean(axis=1), ends[:, 1]])
+    value = X[rows, features]
+    places = np.stack([ends[:, 0], ends.mean(axis=1), ends[:, 1], value])
     moved = np.stack([X] * len(places))
     moved[:, rows, features] = places
     P = model.estimator.posterior(moved.reshape(-1, X.shape[1]))
     chances = P.reshape(len(places), len(X), -1)[:, rows, towards]
-    value = X[rows, features]
-    best = places[chances.argmin(axis=0), rows]
-    kinds = [np.isnan(value), np.isnan(ends[:, 0]), value < best]
+    least = chances.argmin(axis=0)
+    best = places[least, rows]
+    is_best = chances[least, rows] >= chances[-1]
+    kinds = [np.isnan(value), np.isnan(ends[:, 0]) | is_best, value < best]
     return np.select(kinds, ["missing", "any", "low"], "high").tolist()
 
 

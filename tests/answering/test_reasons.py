@@ -68,6 +68,14 @@ def test_where_the_middle_is_best_both_ends_are_too_far(income, direction):
     assert directions(model, [income, 0.0, 0.0, 1.0])["income"] == direction
 
 
+def test_where_no_value_speaks_less_against_neither_end_is_blamed():
+    """As on the lowest stretch of an isotonic curve, where one feature alone changes nothing."""
+    model = model_of(lambda income, owner: 0.9 - owner / 10 + 0 * income)
+    found = directions(model, [10.0, 0.0, 0.0, 1.0])
+    assert (found["income"], found["owner"]) == ("any", "low")
+    assert directions(model, [10.0, 1.0, 0.0, 1.0])["owner"] == "any"
+
+
 def test_a_value_that_is_missing_says_so():
     model = model_of(lambda income, _: 0.5 + 0 * income)
     found = directions(model, [np.nan, 0.0, np.nan, 1.0])
