@@ -19,6 +19,7 @@ from payoff.evidence.intervals import (
 )
 
 OTHER = "other"  # the group of values of few rows
+_MOST_SUMS = 64  # of groups, by which their variance is estimated
 
 
 def by_segment(
@@ -31,6 +32,7 @@ def by_segment(
     """For each word of a segment the share of each action, the benefit that the probabilities
     P (n, K) promise of the choices (n,), the realised one, and how often classes occurred.
 
+    Rows of a group depend on each other: variances are at least those of the sums of groups.
     Words of fewer effective rows than `MIN_ROWS_TO_COMPARE` are pooled, and p-values corrected for
     the number of groups (Holm). O(n K).
     """
@@ -72,10 +74,21 @@ def _line(
     promised = (P * payoffs).sum(axis=1)
     logit, width = risk(P, payoffs)
     earned, calibration = PromiseSums(), PromiseSums()
-    earned.compare(w * (realised - promised), np.stack((logit, w * width)), 0)
-    stated = compare_probabilities(calibration, P, y, weights=w)
+    differences = w * (realised - promised)
+    risks = np.stack((logit, w * width))
+    groups = np.zeros(n, dtype=np.intp)
+    independent = w
+    if rows.groups is not None:
+        groups = np.unique(rows.groups[index], return_inverse=True)[1]
+        independent = np.bincount(groups, w)
+    # Sums of several groups are as independent as those of one, and fewer.
+    stated = 0.0
+    for day in range(min(int(groups.max()) + 1, _MOST_SUMS)):
+        part = groups % _MOST_SUMS == day
+        earned.compare(differences[part], risks[:, part], day)
+        stated += compare_probabilities(calibration, P[part], y[part], day, w[part])
     shares = np.bincount(chosen, w, len(actions)) / n
-    size = round(effective_total(w))
+    size = round(effective_total(independent))
     return {
         "rows": n,
         "actions": [

@@ -77,3 +77,22 @@ def test_intervals_of_weighted_rows_cover_what_a_calibrated_model_promises():
         (line,) = by_segment(segment, labelled, P, decide(P, B).choice, [0, 1])
         covered += line["difference"]["low"] <= 0 <= line["difference"]["high"]
     assert 135 <= covered <= 149
+
+
+@pytest.mark.parametrize("n_groups", [10, 200])
+def test_rows_of_a_group_depend_on_each_other(n_groups):
+    """The log-odds of a group differ by chance: with rows as independent a third seemed wrong."""
+    found = []
+    for seed in range(40):
+        random = np.random.default_rng(seed)
+        groups = np.arange(1_000) % n_groups
+        p = random.beta(4, 4, n_groups)[groups]
+        y = (random.random(1_000) < p).astype(np.intp)
+        P = np.full((1_000, 2), 0.5)
+        labelled = LabelledRows(y, B, np.ones(2) / 2, groups=groups)
+        segment = (np.zeros(1_000), ["a"])
+        [line] = by_segment(segment, labelled, P, y * 0 + 1, ["wait", "treat"])
+        found += [line[part]["p_value"] < 0.05 for part in ("difference", "calibration")]
+        low, high = line["actions"][1]["interval"]
+        assert low == pytest.approx(n_groups / (n_groups + 3.84), abs=0.01)
+    assert np.mean(found) < 0.11
