@@ -92,7 +92,9 @@ def test_rows_of_a_group_depend_on_each_other(n_groups):
         labelled = LabelledRows(y, B, np.ones(2) / 2, groups=groups)
         segment = (np.zeros(1_000), ["a"])
         [line] = by_segment(segment, labelled, P, y * 0 + 1, ["wait", "treat"])
-        found += [line[part]["p_value"] < 0.05 for part in ("difference", "calibration")]
+        found += [
+            line[part]["p_value"] < 0.05 for part in ("difference", "calibration")
+        ]
         low, high = line["actions"][1]["interval"]
         assert low == pytest.approx(n_groups / (n_groups + 3.84), abs=0.01)
     assert np.mean(found) < 0.11
