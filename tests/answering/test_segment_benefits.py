@@ -95,6 +95,6 @@ def test_rows_of_a_group_depend_on_each_other(n_groups):
         found += [
             line[part]["p_value"] < 0.05 for part in ("difference", "calibration")
         ]
-        low, high = line["actions"][1]["interval"]
+        low, _ = line["actions"][1]["interval"]
         assert low == pytest.approx(n_groups / (n_groups + 3.84), abs=0.01)
     assert np.mean(found) < 0.11
