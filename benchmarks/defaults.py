@@ -40,7 +40,7 @@ from payoff.learners.catalogue import KINDS, resolve
 
 KNOWN = (
     "german_credit", "pima_diabetes", "heart_cleveland", "breast_cancer_wisconsin", "glass", "ecoli",
-    "image_segmentation", "thyroid_ann", "electricity",
+    "thyroid_ann", "electricity",
 )  # fmt: skip
 """Sets that chose the defaults, on other splits (but breast, ecoli and electricity)."""
 DRAWN: dict[str, tuple[Any, ...]] = {
