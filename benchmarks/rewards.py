@@ -3,11 +3,12 @@ and verdicts of the judgement are right.
 
     .venv/bin/python benchmarks/rewards.py [--seeds 4] [--peers PYTHON]
     .venv/bin/python benchmarks/rewards.py --judge 200
+    .venv/bin/python benchmarks/rewards.py --uplift 40
     .venv/bin/python benchmarks/rewards.py --month
     .venv/bin/python benchmarks/rewards.py --speed
 
 `--peers` is the interpreter of an environment with vowpalwabbit and econml (`pip install vowpalwabbit econml`): the same
-logs are given to it in files. `--judge` judges policies in so many worlds, `--month` plays ten rounds of serving, exploring
+logs are given to it in files. `--judge` judges policies in so many worlds, `--uplift` draws uplift curves there, `--month` plays ten rounds of serving, exploring
 and training, `--speed` asks a service of its own over HTTP. The results are in benchmarks/rewards.md.
 
 The smallest work: `.venv/bin/python benchmarks/rewards.py --seeds 1 --rows 300`
@@ -24,11 +25,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from scipy.stats import rankdata
 from sklearn.datasets import load_digits
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 from payoff.decisions.folds import stratified_folds
 from payoff.evidence.policies import LoggedRewards, PolicyJudgement, judge
+from payoff.evidence.uplift import uplift_curve
 from payoff.learners.rewards.estimator import Rewards
 from tests.servers.service import Replica
 
@@ -223,8 +226,18 @@ class Judged(NamedTuple):
     truth: float
 
 
-def judge_world(seed: int) -> list[Judged]:
-    """Judge a fixed policy and the learned one, as training does: small logs by folds, others on a hold-out."""
+class HeldOut(NamedTuple):
+    """Cases that the model of their fold did not see, with the true rewards of all actions, and the features."""
+
+    log: LoggedRewards
+    fold: np.ndarray
+    every: np.ndarray
+    X: np.ndarray
+    kind: tuple[str, str]
+
+
+def held_out(seed: int) -> HeldOut:
+    """The log of a world, as training judges it: small logs by folds, others on a hold-out."""
     random = np.random.default_rng(50_000 + seed)
     by_folds = seed // 12 % 4 == 3
     n = 600 if by_folds else int(random.choice([1200, 2000]))
@@ -257,23 +270,71 @@ def judge_world(seed: int) -> list[Judged]:
         expected[held] = values.mean(axis=1, keepdims=True)
         expected[np.ix_(held, model.classes_)] = values
     held = fold >= 0
-    log = LoggedRewards(actions[held], rewards[held], chances[held], expected[held])
-    logged = (chances[held] * every[held]).sum(axis=1)
+    return HeldOut(
+        LoggedRewards(actions[held], rewards[held], chances[held], expected[held]),
+        fold[held],
+        every[held],
+        X[held],
+        (
+            "softmax" if is_softmax else "uniform",
+            "heavy tails" if has_tails else "normal",
+        ),
+    )
+
+
+def judge_world(seed: int) -> list[Judged]:
+    """Judge a fixed policy and the learned one."""
+    log, _, every, X, kind = held_out(seed)
+    logged = (log.chances * every).sum(axis=1)
     policies = {
-        "fixed": (X[held, -1] > 0) + 1,
-        "learned": expected[held].argmax(axis=1),
+        "fixed": (X[:, -1] > 0) + 1,
+        "learned": log.expected.argmax(axis=1),
     }
     rows = np.arange(len(logged))
     return [
         Judged(
-            "softmax" if is_softmax else "uniform",
-            "heavy tails" if has_tails else "normal",
+            *kind,
             name,
             judge(log, chosen),
-            float((every[held][rows, chosen] - logged).mean()),
+            float((every[rows, chosen] - logged).mean()),
         )
         for name, chosen in policies.items()
     ]
+
+
+def draw_curves(worlds: range) -> None:
+    """Print how often the intervals of the area of uplift curves, and of the gain of treating half, hold."""
+    counts: dict[tuple[str, str], np.ndarray] = {}
+    for seed in worlds:
+        log, fold, every, _, kind = held_out(seed)
+        n, A = every.shape
+        for treatment in range(1, A):
+            drawn = uplift_curve(log, np.full(n, treatment), 0, fold)
+            if drawn.reason is not None:
+                continue
+            uplift = log.expected[:, treatment] - log.expected[:, 0]
+            places = np.zeros(n)  # of the cases, by their uplift, from 0 to 1
+            for number in np.unique(fold):
+                rows = fold == number
+                places[rows] = (rankdata(-uplift[rows]) - 0.5) / rows.sum()
+            effects = every[:, treatment] - every[:, 0]
+            area = (effects * (0.5 - places)).mean()
+            half = drawn.gains[len(drawn.gains) // 2]
+            treated = np.where(places == 0.5, 0.5, places < 0.5)
+            gain = (effects * treated).mean()
+            holds = [
+                drawn.area.low <= area <= drawn.area.high,
+                half.low <= gain <= half.high,
+                drawn.area.low > 0,
+                drawn.area.low > max(area, 0),
+            ]
+            counts[kind] = counts.get(kind, np.zeros(5)) + np.array([1, *holds])
+    print(
+        "| log | rewards | curves | area holds | gain of half holds | above 0 | wrongly |"
+    )
+    print("|---|---|---|---|---|---|---|")
+    for kind, line in sorted(counts.items()):
+        print(f"| {' | '.join(kind)} |", " | ".join(f"{x:.0f}" for x in line), "|")
 
 
 def judge_worlds(worlds: range) -> None:
@@ -371,6 +432,7 @@ if __name__ == "__main__":
     parser.add_argument("--rows", type=int, default=1000)
     parser.add_argument("--peers")
     parser.add_argument("--judge", type=int, default=0)
+    parser.add_argument("--uplift", type=int, default=0)
     parser.add_argument(
         "--month", action="store_true", help="rounds of serving and training"
     )
@@ -381,6 +443,8 @@ if __name__ == "__main__":
             month(seed)
     elif chosen.speed:
         speed()
+    elif chosen.uplift:
+        draw_curves(range(chosen.first, chosen.first + chosen.uplift))
     elif chosen.judge:
         judge_worlds(range(chosen.first, chosen.first + chosen.judge))
     else:
