@@ -149,7 +149,7 @@ def _describe_keys(parser: argparse.ArgumentParser) -> None:
         "--scope",
         action="append",
         default=[],
-        help="predict, train, metrics or admin; repeatable",
+        help="predict, train, review, metrics or admin; repeatable",
     )
     create.add_argument(
         "--model",

@@ -273,5 +273,5 @@ def _check_room(
         raise Conflict(
             f"the saved {PATHS[kind]} of {model!r} would take {size:,} bytes,"
             f" {_BYTES_PER_VERSION:,} for each version included; at most {MOST_BYTES:,} are"
-            " allowed: delete those that no request names"
+            " allowed: delete all versions of those that no request needs"
         )

@@ -33,7 +33,7 @@ MOST_DAYS = 20
 _REASONS = 4  # against the decision that was made
 # The fields of an explanation that hold for any rule.
 _OF_FEATURES = ("contributions", "base_value", "contributions_to", "reasons")
-_PLACE = r"-?[0-9.e+-]{1,30},.{1,128}"
+_PLACE = r"-?[0-9]{1,20}([.][0-9]{1,20})?(e[+-]?[0-9]{1,3})?,.{1,128}"
 
 
 class QueueQuery(Period):
@@ -62,8 +62,8 @@ def queue(
 
     Invalid where no decision that was read has the action, or classes.
     """
-    token = place_of(query.page_token, _PLACE)
-    number, _, last_id = (token or "inf,").partition(",")
+    token = place_of(query.page_token, f"{query.order},{_PLACE}")
+    _, number, last_id = (token or ",inf,").split(",", 2)
     after = float(number), last_id
     by_time = query.order == "time"
     until = float(np.nextafter(after[0], np.inf)) if by_time and token else query.until
@@ -109,7 +109,9 @@ def queue(
         raise Invalid.of([unknown_at("/action", "action", query.action, names)])
     lines.sort(key=lambda line: (-line[0], line[1]))
     page, next_token = page_of(
-        lines, query.page_size, lambda line: f"{line[0]!r},{line[1]}"
+        lines,
+        query.page_size,
+        lambda line: f"{query.order},{line[0]!r},{line[1]}",
     )
     _audit(stores, caller, reference, len(page))
     return {

@@ -24,7 +24,15 @@ class ReasonTexts(
         Annotated[
             dict[
                 Text,
-                dict[Direction, Annotated[str, Field(min_length=1, max_length=500)]],
+                Annotated[
+                    dict[
+                        Direction,
+                        Annotated[
+                            str, Field(min_length=1, max_length=500, pattern=r"\S")
+                        ],
+                    ],
+                    Field(min_length=1),
+                ],
             ],
             limit_entries(_MAX_FEATURES, "features"),
             Field(min_length=1),

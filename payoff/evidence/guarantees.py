@@ -19,6 +19,9 @@ _STARTS = (0.05, 0.2, 0.5)
 _FEW = 10
 _MAX_BET = 0.9  # share of the capital that one case can take
 _HALVINGS = 40  # of the interval in which a bound is searched
+_LEAST_GROWTH = (
+    1e-12  # of the capital by one case: smaller limits need more cases than exist
+)
 
 
 class Limit(NamedTuple):
@@ -49,7 +52,7 @@ class Limit(NamedTuple):
         growth = -np.log1p(-self.target)
         if self.of_money:
             growth = np.log1p(_MAX_BET * self.target / (1 - self.target))
-        return int(np.ceil(-np.log(error) / growth))
+        return int(np.ceil(-np.log(error) / max(growth, _LEAST_GROWTH)))
 
     def is_shown(self, values: np.ndarray, error: float) -> bool:
         """Whether values (n,), risks in parts of the largest, show the limit to this error."""

@@ -164,5 +164,7 @@ def test_texts_of_unknown_features_and_directions_are_refused(service, ward):
     assert flaw({"pain": {"any": "x"}, "agee": {"low": "y"}}) == says("/agee", "'age'?")
     assert flaw({"age": {"down": "x"}}) == says("/age/down", "'low'")
     assert flaw({"age": {"low": ""}}) == says("/age/low", "at least 1 character")
+    assert flaw({"age": {"low": "  "}}) == says("/age/low", "match")
+    assert flaw({"age": {}}) == says("/age", "at least 1")
     assert flaw({}) == says("", "at least 1")
     assert service.get("/models/nobody/reasons").status_code == 404

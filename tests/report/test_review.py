@@ -12,6 +12,7 @@ from app.outcomes.decision import DAY
 from app.registry.tables import models
 from app.report import review
 from app.report.review import QueueQuery
+from payoff.errors import Invalid
 from tests.outcomes.records import LOAN, decided, told
 
 DATE = 20_000
@@ -101,6 +102,16 @@ def test_pages_in_order_are_those_of_the_ledger(stores, ledger, order, action, i
         case = ledger[line["id"]]
         assert line["stake"] == pytest.approx(case["stake"])
         assert (line["action"], line["known"]) == (case["action"], case["known"])
+
+
+@pytest.mark.parametrize(
+    "token",
+    ["stake,....,x", "stake,e,x", "stake,--,x", "stake,1e,x", "1,x", "time,1.0,x"],
+)
+def test_a_token_is_a_number_and_an_id_in_the_same_order(stores, ledger, token):
+    with pytest.raises(Invalid) as raised:
+        review.queue(stores, REVIEWER, "loan", QueueQuery(page_token=token))
+    assert [flaw.loc for flaw in raised.value.flaws] == ["/page_token"]
 
 
 def test_days_are_read_from_the_latest_on(stores, ledger, monkeypatch):

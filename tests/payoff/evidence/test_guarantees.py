@@ -88,6 +88,13 @@ def test_money_that_is_never_lost_certifies_from_the_fewest_on():
 
 
 @pytest.mark.parametrize("of_money", [False, True])
+@pytest.mark.parametrize("at_most", [1e-20, 1e-300, 5e-324])
+def test_limits_that_no_table_can_show_certify_nothing(of_money, at_most):
+    limit = Limit(at_most, 0.9999, largest=500.0, of_money=of_money)
+    assert certify(np.arange(30.0), np.zeros(30), np.ones(30), limit) is None
+
+
+@pytest.mark.parametrize("of_money", [False, True])
 @pytest.mark.parametrize("digits", [12, 1])
 def test_a_guarantee_is_broken_in_at_most_5_percent_of_worlds(of_money, digits):
     """A fifth is wrong at the lowest score, none at the highest; one digit makes ties."""
