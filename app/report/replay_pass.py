@@ -145,7 +145,7 @@ class _Version:
         rewards = posterior(self.model, [texts[i] for i in rows.tolist()])
         actions = part.stack.actions
         columns = log_columns(part, rows)
-        net, chances = np.split(columns[2:], 2)
+        net, chances = np.split(columns[3:], 2)
         costs = part.probabilities[rows, : len(actions)] - net.T
         costs = np.column_stack((costs, np.zeros(len(rows))))
         places = {action: place for place, action in enumerate(actions)}
@@ -153,7 +153,7 @@ class _Version:
         chosen = np.array(codes)[(rewards - costs[:, codes]).argmax(axis=1)]
         nothing = np.zeros(len(rows))
         self.logs[actions].add(
-            np.vstack((chosen, columns[:2], net, net.mean(axis=0), chances, nothing))
+            np.vstack((chosen, columns[:3], net, net.mean(axis=0), chances, nothing))
         )
 
     def _decidable(self, part: Slice, rows: np.ndarray) -> np.ndarray:

@@ -35,13 +35,14 @@ def judged_rows(part: Slice) -> np.ndarray:
 
 
 def log_columns(part: Slice, rows: np.ndarray) -> np.ndarray:
-    """Columns (2 + 2 A, n) of rows (n,) of a slice: code and reward of the action, then of all
-    actions the expected rewards and the chances. Rewards are less the costs of the request.
+    """Columns (3 + 2 A, n) of rows (n,) of a slice: code and reward of the action, the day, then of
+    all actions the expected rewards and the chances. Rewards are less the costs of the request.
     """
     expected, chances, net = np.split(part.probabilities[rows].T, 3)
     codes = part.choice[rows]
     costs = (expected - net)[codes, np.arange(len(rows))]
-    return np.vstack((codes, part.benefit[rows] - costs, net, chances))
+    days = np.full(len(rows), part.day)
+    return np.vstack((codes, part.benefit[rows] - costs, days, net, chances))
 
 
 def largest(logs: Mapping[tuple[Label, ...], Kept]) -> tuple[Label, ...]:
@@ -61,10 +62,12 @@ class PolicyLog(NamedTuple):
 
     @classmethod
     def of(cls, columns: np.ndarray) -> Self:
-        """From the choices, and below them `log_columns`: (3 + 2 A, n)."""
+        """From the choices, and below them `log_columns`: (4 + 2 A, n)."""
         chosen, actions = columns[:2].astype(np.intp)
-        expected, chances = np.split(columns[3:].T, 2, axis=1)
-        log = LoggedRewards(actions, columns[2], chances, expected)
+        expected, chances = np.split(columns[4:].T, 2, axis=1)
+        log = LoggedRewards(
+            actions, columns[2], chances, expected, days=columns[3].astype(np.intp)
+        )
         return cls(log, chosen, chances.argmax(axis=1))
 
     def judgements(self) -> tuple[PolicyJudgement, PolicyJudgement]:

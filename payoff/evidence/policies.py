@@ -28,7 +28,8 @@ class LoggedRewards(NamedTuple):
     `actions` (n,) are codes of the actions that were taken, `rewards` (n,) finite numbers,
     `chances` (n, A) those that each action had, `expected` (n, A) the rewards by the model. Cases
     of one group, codes (n,) from 0 on, depend on each other: figures then count groups. With
-    positive `row_weights` (n,), how much each case counts, means are weighted ones.
+    positive `row_weights` (n,), how much each case counts, means are weighted ones. Cases of one of
+    the `days` (n,) may depend on each other, too (see `MeanSums`); these go with neither.
     """
 
     actions: np.ndarray
@@ -37,6 +38,7 @@ class LoggedRewards(NamedTuple):
     expected: np.ndarray
     groups: np.ndarray | None = None
     row_weights: np.ndarray | None = None
+    days: np.ndarray | None = None
 
     def weights(self, chosen: np.ndarray) -> np.ndarray:
         """The weight (n,) of each case for a policy that chooses these actions, codes (n,).
@@ -66,6 +68,7 @@ class LoggedRewards(NamedTuple):
             self.expected[rows],
             groups,
             None if weights is None else weights[rows],
+            None if self.days is None else self.days[rows],
         )
 
     @property
@@ -89,7 +92,7 @@ class LoggedRewards(NamedTuple):
         from it (Cochran 1977, 2.11). There is no interval where too few values differ from 0.
         """
         if self.groups is None and self.row_weights is None:
-            return careful_mean(values)
+            return careful_mean(values, self.days)
         shares = self.shares
         centre = float((shares * values).mean())
         mean = careful_mean(centre + self.by_group(shares * (values - centre)))
@@ -190,28 +193,36 @@ def effective_cases(log: LoggedRewards, chosen: np.ndarray) -> tuple[float, floa
     return effective, len(weights) / float((log.shares**2 / chance).mean())
 
 
-def careful_mean(values: np.ndarray) -> Mean:
+def careful_mean(values: np.ndarray, days: np.ndarray | None = None) -> Mean:
     """The mean of values (n,), with an interval for the few large ones that did not occur yet.
 
-    Johnson's interval (see `MeanSums`). Its low end is also that with one case more, twice as far
-    below the mean as the lowest, and its high end likewise: in 5,108 judgements of heavy-tailed
-    rewards it then contained the truth in 96 %, and without it in 90 %.
+    Johnson's interval (see `MeanSums`), by the `days` int (n,) of the values, by default one. Its
+    low end is also that with one case more, twice as far below the mean as the lowest, and its high
+    end likewise: in 5,108 judgements of heavy-tailed rewards it then contained the truth in 96 %,
+    and without it in 90 %.
     """
-    plain = _johnson(values)
+    if days is None:
+        days = np.zeros(len(values), dtype=np.intp)
+    plain = _johnson(values, days)
     if plain.mean is None or plain.low is None or plain.high is None:
         return plain
     low = plain.mean - _FARTHER * (plain.mean - values.min())
     high = plain.mean + _FARTHER * (values.max() - plain.mean)
-    lower = _johnson(np.append(values, low)).low
-    upper = _johnson(np.append(values, high)).high
+    days = np.append(days, days[-1])
+    lower = _johnson(np.append(values, low), days).low
+    upper = _johnson(np.append(values, high), days).high
     assert lower is not None
     assert upper is not None
     return replace(plain, low=min(plain.low, lower), high=max(plain.high, upper))
 
 
-def _johnson(values: np.ndarray) -> Mean:
+def _johnson(values: np.ndarray, days: np.ndarray) -> Mean:
     sums = MeanSums()
-    sums.add(values)
+    order = np.argsort(days, kind="stable")
+    starts = np.flatnonzero(np.diff(days[order])) + 1
+    for rows in np.split(order, starts):
+        if len(rows):
+            sums.add(values[rows], int(days[rows[0]]))
     return sums.mean()
 
 

@@ -208,3 +208,29 @@ def test_a_case_that_is_there_ten_times_says_as_much_as_once():
     assert ten_times.effective == pytest.approx(once.effective)
     assert ten_times.expected_effective == pytest.approx(once.expected_effective)
     assert judge(copies._replace(groups=None), chosen[rows]).gain.low > once.gain.low
+
+
+def test_days_that_differ_make_the_value_less_certain_and_hardly_the_gain():
+    """What a day is worth is in all of its rewards; as independent cases 39 % were covered."""
+    inside = []
+    widths = []
+    for seed in range(60):
+        random = np.random.default_rng(seed)
+        days = random.integers(0, 20, 1_000)
+        actions = random.integers(0, 2, 1_000)
+        luck = 0.5 * random.normal(size=20)[days]
+        rewards = 0.3 * actions + luck + random.normal(size=1_000)
+        expected = np.tile([0.0, 0.3], (1_000, 1))
+        log = LoggedRewards(actions, rewards, np.full((1_000, 2), 0.5), expected)
+        chosen = np.ones(1_000, dtype=np.intp)
+        alone, by_day = judge(log, chosen), judge(log._replace(days=days), chosen)
+        assert by_day.value.mean == pytest.approx(alone.value.mean)
+        inside.append(by_day.value.low <= 0.3 <= by_day.value.high)
+        inside.append(by_day.gain.low <= 0.15 <= by_day.gain.high)
+        widths.append(
+            (by_day.gain.high - by_day.gain.low) / (alone.gain.high - alone.gain.low)
+        )
+    assert np.mean(inside) >= 0.94
+    assert np.mean(widths) < 1.15
+    one_day = judge(log._replace(days=np.full(1_000, 7)), chosen)
+    assert one_day == judge(log, chosen)
