@@ -28,8 +28,9 @@ from app.registry.saved_documents import SavedDocuments
 from app.settings import Settings, setting_errors
 from app.storage import FileCache, Storage
 from app.stores import Stores
+from app.tables.dataset import DataLimits
 from app.tables.model_files import ModelFiles
-from app.tables.store import DataLimits, DatasetStore
+from app.tables.store import DatasetStore
 from payoff.errors import PayoffError, unknown
 
 _MB = 2**20

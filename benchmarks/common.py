@@ -14,7 +14,8 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from app.tables.store import DataLimits, DatasetStore
+from app.tables.dataset import DataLimits
+from app.tables.store import DatasetStore
 from app.tables.upload_request import UploadRequest
 
 DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"

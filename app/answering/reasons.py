@@ -52,9 +52,12 @@ def reasons(
     attribution: Contributions,
     towards: np.ndarray,
 ) -> Iterator[list[dict[str, Any]]]:
-    """Each row's reasons, without texts, by what counts for the class `towards` int (n,).
+    """Each row's reasons, without texts, by what speaks for the class `towards` int (n,), which
+    speaks against the action.
 
-    Invalid at /explain/exclude of an unknown feature. Time: four predictions for each reason.
+    A contribution keeps its sign where it is to this class; where it is to the other one of two,
+    the sign changes. Invalid at /explain/exclude of an unknown feature. Time: four predictions for
+    each reason.
     """
     names = model.schema.names
     reject(
@@ -63,9 +66,9 @@ def reasons(
         if name not in names
     )
     signs = np.where(attribution.chosen == towards, 1.0, -1.0)
-    counts = attribution.values * signs[:, None]
-    counts[:, [names.index(name) for name in terms.exclude]] = 0.0
-    order = np.argsort(-counts, axis=1, kind="stable")[:, : terms.reasons]
+    against = attribution.values * signs[:, None]
+    against[:, [names.index(name) for name in terms.exclude]] = 0.0
+    order = np.argsort(-against, axis=1, kind="stable")[:, : terms.reasons]
     instances = [orjson.loads(text) for text in rows.texts(model.schema)]
     directions = [_directions(model, rows.X, features, towards) for features in order.T]
     for i, instance in enumerate(instances):
@@ -73,12 +76,12 @@ def reasons(
             {
                 "feature": names[j],
                 "value": instance[names[j]],
-                "contribution": float(counts[i, j]),
+                "contribution": float(against[i, j]),
                 "direction": direction[i],
                 "text": None,
             }
             for j, direction in zip(order[i], directions, strict=True)
-            if counts[i, j] > _LEAST and model.estimator.ranks()
+            if against[i, j] > _LEAST and model.estimator.ranks()
         ]
 
 

@@ -19,9 +19,9 @@ from app.report.earned import UNEQUAL, ActionCounts
 from app.report.report import matured, maturing, reservations
 from app.report.rewards import (
     PolicyLog,
+    actions_of_most_cases,
     corrected,
     judged_rows,
-    largest,
     log_columns,
 )
 from app.report.slices import Slice, slices
@@ -170,7 +170,8 @@ class _Version:
 
 class RewardReplay(ReplayPass):
     """Versions decide again on recorded instances; each is judged beside the log, beside the
-    recorded decisions without exploration and beside the best single action.
+    recorded decisions without exploration and beside the best single action, with the intervals of
+    `policies.careful_mean`.
     """
 
     def __init__(self, stores: Stores, spec: ReplaySpec) -> None:
@@ -202,7 +203,10 @@ class RewardReplay(ReplayPass):
         (Holm).
         """
         doubt = self._maturity.reason or (UNEQUAL if selective else None)
-        actions = {version.name: largest(version.logs) for version in self._versions}
+        actions = {
+            version.name: actions_of_most_cases(version.logs)
+            for version in self._versions
+        }
         usable = [
             version
             for version in self._versions

@@ -45,7 +45,7 @@ def log_columns(part: Slice, rows: np.ndarray) -> np.ndarray:
     return np.vstack((codes, part.benefit[rows] - costs, days, net, chances))
 
 
-def largest(logs: Mapping[tuple[Label, ...], Kept]) -> tuple[Label, ...]:
+def actions_of_most_cases(logs: Mapping[tuple[Label, ...], Kept]) -> tuple[Label, ...]:
     """The set of actions with most cases of these logs; none without any case."""
     sizes = {actions: kept.columns().shape[1] for actions, kept in logs.items()}
     return max(sizes, key=lambda actions: sizes[actions], default=())
@@ -217,7 +217,7 @@ class RewardDecisions(RewardSums):
         """The best actions without exploration, against all that was decided and single actions, as
         `policy`, None without a reward; the `challengers`. Of the set of actions with most cases.
         """
-        actions = largest(self.logs)
+        actions = actions_of_most_cases(self.logs)
         if not actions:
             return {"policy": None, "challengers": []}
         kept = self.logs[actions]

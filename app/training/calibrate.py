@@ -1,5 +1,5 @@
-"""Requests to calibrate the scores of another system: checked here, and accepted as jobs that train
-a calibration.
+"""Requests to calibrate the scores of another system: checked here, and accepted as jobs, which
+`fitting.run` runs.
 """
 
 from collections.abc import Sequence

@@ -1,5 +1,5 @@
-"""The job of a training: the fit without the hold-out, its evaluation, the fit on all rows, and the
-publication.
+"""The job that `/train` or `/calibrate` ordered: the fit without the hold-out, its evaluation, the
+fit on all rows, and the publication.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

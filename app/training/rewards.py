@@ -245,7 +245,7 @@ def _names(column: np.ndarray, words: Sequence[str]) -> np.ndarray:
 def trained(
     stores: Stores, job: Job, spec: TrainSpec
 ) -> tuple[Card, Rewards, None, list[str]]:
-    """Judge the policy on rows that it was not fitted on, and fit on all: as `train.trained`.
+    """Judge the policy on rows that it was not fitted on, and fit on all: as `fitting.trained`.
 
     There is no hold-out to keep: its rewards say nothing about other matrices.
     """

@@ -1,4 +1,6 @@
-"""Orders of training: a request is checked as far as possible, and accepted as a job."""
+"""Orders of training: a request is checked as far as possible, and accepted as a job, which
+`fitting.run` runs.
+"""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal

@@ -1,7 +1,5 @@
-"""A forest of any learner: ranks of categories, its answers, and cases that are known in part.
-
-The status of a feature is 0 (unknown), -1 (unavailable) or r >= 1 (acquired as the r-th, and paid
-for). NaN takes a node's branch for missing values, whatever its status.
+"""A forest of any learner: ranks of categories, its answers, and cases that are known in part,
+whose features have a status as in `walks`.
 """
 
 from collections.abc import Sequence

@@ -403,8 +403,8 @@ class Automatic(Learner):
             0.8,
         )
         values = {name: value[held_out] for name, (value, _) in results.items()}
-        preferences = {name: value[held_out] for name, (_, value) in results.items()}
-        best = best_of(values, preferences, weights)
+        prices_paid = {name: price[held_out] for name, (_, price) in results.items()}
+        best = best_of(values, prices_paid, weights)
         figures = {}
         for name, value in values.items():
             score, error = mean_and_error(value, weights)

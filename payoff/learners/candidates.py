@@ -46,8 +46,8 @@ PRICED_CANDIDATES: dict[str, tuple[Learner, float]] = {
 }
 """The candidates where features have prices.
 
-Of those that are not worse than the best the first is chosen: the chain, which was the best, or as
-good, in nearly all cells of benchmarks/acquisition.md.
+The last one asks for nothing. `priced.best_of` chooses; ties go to the first, the chain, which was
+the best, or as good, in nearly all cells of benchmarks/acquisition.md.
 """
 PRICED_NUMBERS = 100_000
 """The numbers of a table that are enough to compare these: each fit takes seconds."""

@@ -1,4 +1,8 @@
-"""Features with which an answer may only rise, or only fall."""
+"""Features with which an answer may only rise, or only fall.
+
+A missing value is neither low nor high: no direction bounds what the fit learns about it. Where no
+row in training lacked the feature, the answer is averaged, see `Background.apart`.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, Literal
@@ -37,7 +41,6 @@ def signs_of(
             _PLACE,
             f"this is for numbers or two classes, and there are {classes}; leave it out",
         )
-
     reject(
         unknown_at(_PLACE + pointer(name), "feature", name, [*map(str, features)])
         for name in directions

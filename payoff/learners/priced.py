@@ -1,4 +1,6 @@
-"""Learners that ask for priced features, compared by rows that a fit did not see."""
+"""Learners that ask for priced features, and the one that asks for nothing, compared by rows that a
+fit did not see.
+"""
 
 from collections.abc import Callable, Mapping
 
@@ -56,10 +58,10 @@ def unseen_answers(
 def answer_values(
     P: np.ndarray, paid: np.ndarray, codes: np.ndarray, benefits: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The value (n,) of each row's answer, and the preference (n,): see `best_of`.
+    """The value (n,) of each row's answer, and the price (n,) that is not in it: see `best_of`.
 
-    The value is the benefit of the decision, by (K, A) or (n, K, A), less what is `paid`; without
-    benefits minus the log loss, and what is paid is the preference.
+    The value is the benefit of the decision, by (K, A) or (n, K, A), less what is `paid`, and the
+    price 0; without benefits the value is minus the log loss, and the price what is paid.
     """
     if benefits is None:
         return -log_losses(P, codes), paid
@@ -69,15 +71,15 @@ def answer_values(
 
 def best_of(
     values: Mapping[str, np.ndarray],
-    preferences: Mapping[str, np.ndarray],
+    prices_paid: Mapping[str, np.ndarray],
     weights: np.ndarray,
 ) -> str:
-    """The name with the least mean preference, of those within a standard error of the best value.
+    """The name with the least mean price, of those within a standard error of the best mean value.
 
-    Ties go to the first.
+    There is a value and a price paid for each row (n,). Ties go to the first name.
     """
     names = near_best(values, weights)
-    return min(names, key=lambda name: mean_and_error(preferences[name], weights)[0])
+    return min(names, key=lambda name: mean_and_error(prices_paid[name], weights)[0])
 
 
 def doubts_of_asking(

@@ -12,7 +12,7 @@ from app.api.app import create_app
 from app.api.codecs.uploads import run_while_connected
 from app.api.limiters import Limiters
 from app.service import wire
-from app.tables.store import DataLimits
+from app.tables.dataset import DataLimits
 from tests.api.callers import ask, called_by
 from tests.api.column_bodies import parquet
 from tests.conftest import settings_for

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.tables.store import DataLimits, DatasetStore
+from app.tables.dataset import DataLimits
+from app.tables.store import DatasetStore
 
 
 @pytest.fixture

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from app.tables import csv_text
 from app.tables.classes import AS_NUMBER
+from app.tables.dataset import DataLimits
 from app.tables.features import Feature
-from app.tables.store import DataLimits, DatasetStore
+from app.tables.store import DatasetStore
 from app.tables.upload_request import Dialect
 from payoff.errors import Invalid, TooLarge
 from tests.messages import says

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.tables.store import DataLimits, DatasetStore
+from app.tables.dataset import DataLimits
+from app.tables.store import DatasetStore
 from app.tables.upload_request import UploadRequest
 from payoff.errors import Invalid
 from tests.messages import says

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.tables.store import DataLimits, DatasetStore
+from app.tables.dataset import DataLimits
+from app.tables.store import DatasetStore
 from payoff.errors import Invalid, TooLarge
 from tests.messages import says
 from tests.tables.keeping import kept

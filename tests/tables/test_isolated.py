@@ -21,8 +21,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.tables import isolated, reading
+from app.tables.dataset import DataLimits
 from app.tables.isolated import Abandoned
-from app.tables.store import DataLimits, DatasetStore
+from app.tables.store import DatasetStore
 from app.tables.upload_request import UploadRequest
 from payoff.errors import Invalid, TooLarge
 from tests.messages import says

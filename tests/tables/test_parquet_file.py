@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.tables.store import DataLimits, DatasetStore
+from app.tables.dataset import DataLimits
+from app.tables.store import DatasetStore
 from payoff.errors import Invalid, TooLarge
 from tests.messages import says
 from tests.tables.keeping import kept

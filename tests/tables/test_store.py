@@ -13,7 +13,8 @@ import pytest
 from app.errors import Conflict, Damaged, NotFound
 from app.tables import building, columns, csv_text
 from app.tables import store as store_module
-from app.tables.store import DataLimits, DatasetStore
+from app.tables.dataset import DataLimits
+from app.tables.store import DatasetStore
 from payoff.errors import Invalid, TooLarge
 from tests.messages import says
 from tests.registry.remote import Remote

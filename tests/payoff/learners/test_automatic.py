@@ -12,12 +12,13 @@ from payoff.decisions.calibration_fits import fit_sigmoid
 from payoff.decisions.folds import stratified_folds
 from payoff.errors import Invalid
 from payoff.learners import automatic
-from payoff.learners.automatic import Automatic, UnitCosts
+from payoff.learners.automatic import Automatic
+from payoff.learners.candidates import UnitCosts
 from payoff.learners.cost_naive_bayes import CostNaiveBayes
 from payoff.learners.forest_chain import ForestChain
 from payoff.learners.gradient_boosting import GradientBoosting
 from payoff.learners.logistic import Logistic
-from payoff.learners.priced import doubts_of_asking
+from payoff.learners.priced import best_of, doubts_of_asking
 from payoff.learners.random_forest import FreeForest, RandomForest
 from payoff.learners.ridge import Ridge
 from payoff.learners.stepwise import while_worth
@@ -159,9 +160,9 @@ def test_within_a_standard_error_the_smaller_log_loss_wins():
     values["b"] = values["a"] - 0.01 + 0.5 * rng.normal(size=50)
     values["b"] += values["a"].mean() - 0.01 - values["b"].mean()
     losses = {"a": np.full(50, 0.7), "b": np.full(50, 0.5)}
-    assert automatic.best_of(values, losses, np.ones(50)) == "b"
+    assert best_of(values, losses, np.ones(50)) == "b"
     values["b"] -= 1.0
-    assert automatic.best_of(values, losses, np.ones(50)) == "a"
+    assert best_of(values, losses, np.ones(50)) == "a"
 
 
 REFUSALS = [
@@ -275,7 +276,7 @@ def test_the_score_with_prices_is_what_unseen_rows_earn_less_what_they_pay():
     matrices = np.stack([STAKES * size for size in np.linspace(0.5, 1.5, 90)])
     model = Automatic(feature_costs=PRICES, benefits=matrices, random_state=0).fit(X, y)
 
-    fold = automatic.stratified_folds(y, 3, 0)
+    fold = stratified_folds(y, 3, 0)
     gains = np.empty(90)
     for number in range(3):
         inside, outside = fold != number, fold == number
