@@ -15,7 +15,7 @@ const READ_AS = [["", "as found"], ["number", "number"], ["category", "category"
 /** Types of columns that are no features and are used. */
 const BESIDE = new Set(["value", "weight"]);
 /** As the service has them. */
-const MISSING = new Set(["", "NA", "N/A", "NaN", "nan", "null", "None", "?"]);
+const MISSING = new Set(["", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "null", "NULL", "None", "?"]);
 
 export async function view() {
   const place = h("div", null, h("p", null, "…"));

@@ -135,15 +135,15 @@ function aliases(found, trains) {
 /** @param {string} name @param {number} version */
 async function one(name, version) {
   const found = await get(path("models", name, "versions", version));
-  const ref = `${name}:${version}`, pictures = h("div", null), isJudged = found.classes && found.labels.length === 1 && !isOfRewards(found);
+  const ref = `${name}:${version}`, pictures = h("div", null), isJudged = Boolean(found.classes) && found.labels.length === 1 && !isOfRewards(found);
   setUnit(found.unit);
   if (isJudged) void within(pictures, () => curves(found, ref));
   if (found.metrics.calibration) put(pictures, policyPictures(found.metrics));
   return h("div", null, h("h1", null, h("a", { href: link("models", name) }, name), ` version ${version}`),
-    h("p", null, uses(ref, !isOfRewards(found))),
+    h("p", null, uses(ref, isJudged)),
     warned(found.warnings),
     h("div", { class: "columns" },
-      card("Model", facts([["learner", found.learner.kind], [isOfRewards(found) ? "actions" : "classes", found.classes?.join(", ")],
+      card("Model", facts([["learner", found.learner.kind], found.classes && [isOfRewards(found) ? "actions" : "classes", found.classes.join(", ")],
         ["made", time(found.created_at)], found.unit && ["amounts in", found.unit],
         ["rows", short(found.data.rows, 9)],
           ["evaluated on", found.data.evaluation ? found.data.evaluation.in_words ?? found.data.evaluation.method : `${found.data.holdout_rows} held-out rows`]]),
@@ -163,8 +163,8 @@ async function curves(found, ref) {
   const { curve } = await import("./lab.js"); // which imports this module
   const report = await get(path("models", ref, "benefit"), { json: matrixOfCard(found) });
   return h("div", { class: "columns" },
-    card("Decision curve", report.curve ? chart(curve(report)) : h("p", null, "A decision curve needs two classes and two actions."),
-      h("p", null, found.benefits ? "With the matrix of its training" : "The model has no matrix: this is the share of right decisions",
+    card("Decision curve", report.curve ? chart({ ...curve(report), ...(found.benefits ? {} : { y: "share of right decisions" }) }) : h("p", null, "A decision curve needs two classes and two actions."),
+      h("p", null, found.benefits ? "With the matrix of its training" : "The model has no matrix: a right decision counts 1",
         ". Try others in the ", h("a", { href: link("lab", ref) }, "Matrix lab"), ".")),
     card("Calibration curve", chart(calibration(report.calibration_curve,
       report.classes.length > 2 ? "the most probable class" : `“${report.classes[1]}”`))));

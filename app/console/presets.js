@@ -58,7 +58,7 @@ export const PRESETS = [
     },
   },
   {
-    name: "calls", title: "Call list", question: "Which customers to call, where only what was done has shown its reward?",
+    name: "calls", title: "Call list", question: "Which customers to call, when the log has only the reward of what was done?",
     label: "profit", isNumber: true, learner: "rewards?action=action&baseline=none", rows: 3000, columns: ["visits", "spent", "region", "action", "profit"],
     row: (draw) => {
       const visits = draw.count(3), spent = rounded(80 * Math.exp(0.8 * draw.normal()), 1), region = draw.of(["north", "south"]);

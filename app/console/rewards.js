@@ -17,7 +17,7 @@ const VERDICTS = {
 export function policy({ verdict, reason, value, logged, gain, effective, expected_effective: promised }) {
   return [h("p", { class: "decision" }, VERDICTS[verdict] ?? words(verdict)), reason ? h("p", null, `${reason}.`) : null,
     facts([[inUnit("the policy earns per case"), between(value)], ["the log earned", figures([ends(value)])(logged)], ["gain", between(gain)],
-      ["effective rows", short(effective, 3)], ["promised by the chances", short(promised, 3)]])];
+      ["effective rows", short(effective, 3)], ["effective rows expected", short(promised, 3)]])];
 }
 
 /** @param {any} metrics */

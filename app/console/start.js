@@ -14,7 +14,7 @@ export async function view() {
     h("p", null, "Upload a table of cases with a known outcome, train a model on it, and decide new cases by what each action earns."),
     trains ? upload(() => {}) : card("Upload a table", h("p", null, "That needs a key with the scope 'train'.")),
     trains ? sample() : null,
-    card("Or go on", h("ul", null,
+    card("Or continue", h("ul", null,
       h("li", null, h("a", { href: "#/models" }, "Models"), ": those that are published, and what each has earned"),
       h("li", null, h("a", { href: "../docs" }, "The documentation of the API"), ", to do the same from a program"))));
 }

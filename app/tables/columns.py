@@ -286,7 +286,7 @@ class Column:
             and n >= _FEWEST_WORDS_OF_IDENTIFIER
             and len(self.distinct) >= _SHARE_OF_DISTINCT_WORDS * n
         ):
-            text = f"{name!r} holds another text in nearly every row, as identifiers do"
+            text = f"{name!r} is left out: a different text in nearly every row"
             return self.misread(decimal) or f"{text}; {order} keeps it"
         if (
             is_wordy
@@ -300,7 +300,7 @@ class Column:
         is_dense = present.max() - present.min() < n * n / _RANGE_DIVISOR
         if len(self.distinct) == n and (is_dense or names_identifier(name)):
             return (
-                f"{name!r} holds another integer in every row, as identifiers do; "
+                f"{name!r} is left out: a different integer in every row; "
                 f"{order} keeps it"
             )
         return None

@@ -27,8 +27,8 @@ _NAMED_ID = re.compile(
 
 # The pattern matches in one way only, so that no text takes quadratic time.
 NUMBER = r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?"
-MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "None", "?")
-"""Texts that stand for a missing value."""
+MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "null", "NULL", "None", "?")
+"""Texts that stand for a missing value, also in spreadsheets and exports of databases."""
 is_number = re.compile(NUMBER, re.ASCII).fullmatch
 
 

@@ -200,7 +200,7 @@ def test_too_large(client):
 
 def test_types_dialect_and_name(client):
     """As parts of a form or in the query; mistakes at their places; the name finds what was uploaded last."""
-    content = "a;b;y\n1,5;x;0\n.;x;1\n2,5;n/a;0\n4,5;3;1\n".encode("utf-16")
+    content = "a;b;y\n1,5;x;0\n.;x;1\n2,5;n.a.;0\n4,5;3;1\n".encode("utf-16")
     fields = {"label": "y", "name": "small", "types": '{"a": "number", "b": "ignore"}'}
     fields |= {"delimiter": ";", "decimal": ",", "encoding": "utf-16"}
     sent = client(

@@ -478,3 +478,15 @@ def test_an_export_is_uploaded_trained_on_and_decided(tab, tmp_path, name):
     )
     page.click("button:text-is('Decide')")
     page.wait_for_selector(".decision")
+
+
+def test_a_card_shows_what_its_model_has(tab, loans):
+    """Numbers have no classes and no lab; without a matrix the curve is of shares, which have no unit."""
+    page = tab.open("models/rents/1")
+    assert page.locator("main a:text-is('Matrix lab')").count() == 0
+    assert page.locator("dt:text-is('classes')").count() == 0
+    page = tab.open("models/claims/1")
+    curve = page.locator("section:has(h2:text-is('Decision curve'))")
+    curve.locator("svg[role=img]").wait_for()
+    assert "share of right decisions" in curve.inner_text()
+    assert "EUR" not in curve.inner_text()

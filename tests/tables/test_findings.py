@@ -63,11 +63,11 @@ def days(odd, pattern="%Y-%m-%d"):
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        (numbers("n/a"), ("row 12", "'n/a'", '{"a": "number"}')),
+        (numbers("n.a."), ("row 12", "'n.a.'", '{"a": "number"}')),
         (numbers("."), ("row 12", "'.'")),
         (numbers("12%"), ("row 12", "'12%'", "not a number")),
         (days("2026-02-30"), ("row 12", "'2026-02-30' is not a date", '{"a": "date"}')),
-        (days("n/a"), ("row 12", "'n/a' is not a date", '{"a": "date"}')),
+        (days("n.a."), ("row 12", "'n.a.' is not a date", '{"a": "date"}')),
         (
             days("soon", "%d.%m.%Y"),
             ("row 12", "'soon' is not a date", '{"a": "date:%d.%m.%Y"}'),
@@ -315,7 +315,7 @@ def test_rows_without_a_label_are_left_out_by_order(store):
         refused(store, csv(b=[""] * ROWS), "b", drop_unlabelled=True)
     )
     odd = csv(
-        a=numbers("n/a"),
+        a=numbers("n.a."),
         b=["", "u", "v", "", "", "v", "u", ""] * 5,
         c=[f"p{i}" for i in range(ROWS)],
     )
@@ -363,7 +363,7 @@ def test_rows_that_a_quotation_mark_may_have_swallowed_are_named(store):
 
 def test_types_override_what_was_understood(store):
     content = csv(
-        a=numbers("n/a", "."),
+        a=numbers("n.a.", "."),
         b=[f"00{i % 3}" for i in range(ROWS)],
         c=[f"id{i}" for i in range(ROWS)],
     )
@@ -385,7 +385,7 @@ def test_types_override_what_was_understood(store):
 def test_a_report_says_how_each_column_was_read(store, tmp_path):
     """With counts of the whole column; a refusal has the same, and names all columns at fault and the label at once."""
     content = csv(
-        a=numbers("n/a", "NA"),
+        a=numbers("n.a.", "NA"),
         b=["w", "", "v", "w"] * 10,
         c=range(ROWS),
         d=[f"long{i}" for i in range(ROWS)],
@@ -393,7 +393,7 @@ def test_a_report_says_how_each_column_was_read(store, tmp_path):
     found = kept(store, io.BytesIO(content), ["y"], types={"c": "ignore"})
     assert [dataclasses.astuple(each)[:5] for each in found.columns] == [
         ("x", "numeric", ("1.5", "2", "3"), 0, 3),
-        ("a", "categorical", ("0", "4", "n/a"), 1, 8),
+        ("a", "categorical", ("0", "4", "n.a."), 1, 8),
         ("b", "categorical", ("w", "v"), 10, 2),
         ("y", "categorical", ("u", "v"), 0, 2),
         ("c", "numeric", (), 0, ROWS),

@@ -891,7 +891,7 @@ def test_the_readme_goes_from_a_file_to_decisions_in_eight_lines(
     sick.to_csv("patients.csv", index=False)
     space = {}
     with pytest.warns(
-        PayoffWarning, match="'bed' holds another integer in every row"
+        PayoffWarning, match="'bed' is left out: a different integer in every row"
     ):  # from the upload
         exec(code.replace("http://127.0.0.1:8000", str(service.base_url)), space)
     space["client"].close()

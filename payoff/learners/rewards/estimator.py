@@ -42,7 +42,7 @@ class Rewards(Learner):
     ] = None
     baseline: Annotated[
         Annotated[str, Field(max_length=MAX_NAME)] | None,
-        "The action to do nothing, such as `none`: the card has uplift curves over it.",
+        "The action of doing nothing, such as `none`: the card has uplift curves over it.",
     ] = None
 
     def fit(  # type: ignore[override]  # rewards say nothing without their actions
