@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from payoff.acquisition.forest import Orders
+from payoff.acquisition.forest import Orders, spending
 from payoff.acquisition.nodes import Nodes
 from payoff.acquisition.prices import Prices, chained, limit_of, slack_of
 from payoff.acquisition.states import States, Trajectories, checked
@@ -18,7 +18,6 @@ from payoff.acquisition.stopping import (
     StageCurve,
     Worth,
 )
-from payoff.acquisition.walks import spending
 from payoff.arrays import F32, F64, I32, Bools, Indices, Ints
 from payoff.stored import Stored
 

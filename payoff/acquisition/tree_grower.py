@@ -6,11 +6,10 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from joblib import Parallel, delayed
 
-from payoff.acquisition.forest import FlatForest, order_categories
+from payoff.acquisition.forest import FlatForest, largest, order_categories
 from payoff.acquisition.growth import BinnedTable, bin_columns, grow_tree
 from payoff.acquisition.nodes import Nodes, PriceArrays, beside, child, flatten, tested
 from payoff.acquisition.prices import Prices
-from payoff.acquisition.walks import largest
 from payoff.arrays import F32, F64, I32, Bools, Indices
 from payoff.compiled import kernel
 

@@ -10,10 +10,10 @@ from typing import ClassVar, Protocol
 import numpy as np
 from scipy.special import expit
 
+from payoff.acquisition.forest import price_of, spent_on
 from payoff.acquisition.nodes import PriceArrays
 from payoff.acquisition.prices import Prices, slack_of
 from payoff.acquisition.states import States, Trajectories, checked
-from payoff.acquisition.walks import price_of, spent_on
 from payoff.arrays import F64, I32, Bools, Indices, Ints
 from payoff.compiled import copy, kernel
 from payoff.stored import Stored

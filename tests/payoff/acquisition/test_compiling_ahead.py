@@ -8,7 +8,7 @@ import sys
 import numpy as np
 
 from payoff.acquisition import extra_trees, nodes
-from payoff.acquisition.walks import states, trace
+from payoff.acquisition.forest import states, trace
 from payoff.kernels import CALLS
 from tests.payoff.acquisition.test_chain import chain
 from tests.reference.forests import random_case
