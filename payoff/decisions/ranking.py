@@ -39,7 +39,7 @@ MIN_ROWS_TO_COMPARE = 30
 # the training of the models that judge the others, and the published model is none of these (Bates,
 # Hastie and Tibshirani 2024, "Cross-validation: what does it estimate and how well does it do it",
 # section 4). Their nested folds would estimate this with twice the fits; it hardly depends on the
-# learner, and large tables do not need it (benchmarks/honest.md).
+# learner, and large tables do not need it (benchmarks/honest.md). With groups n counts these.
 _WIDER_BY_FOLDS = 0.1
 _ROWS_BY_FOLDS = 30.0
 _TAIL = 0.025  # outside a 95 % interval on either side
@@ -165,7 +165,10 @@ def rank(
     tails = np.concatenate((np.full(c, _TAIL), _tails(resampled.means[:, :c], best)))
     factor = 1.0 if groups is None else _widening(weights, groups)
     if cross_validated:
-        factor *= 1 + min(_WIDER_BY_FOLDS, _ROWS_BY_FOLDS / effective_total(weights))
+        independent = weights if groups is None else np.bincount(groups, weights)
+        factor *= 1 + min(
+            _WIDER_BY_FOLDS, _ROWS_BY_FOLDS / effective_total(independent)
+        )
     intervals = []
     for j, observed in enumerate((*means, *(means[best] - means))):
         low = np.quantile(resampled.low[:, j], tails[j])

@@ -403,11 +403,16 @@ def test_significance_asks_for_groups_that_differ():
     assert ranked(values, groups=np.arange(300) % 60).significant
 
 
-@pytest.mark.parametrize(("n", "wider"), [(60, 1.1), (600, 1.05)])
-def test_intervals_of_few_cross_validated_rows_are_wider(n, wider):
+@pytest.mark.parametrize(
+    ("n", "groups", "wider"),
+    [(60, None, 1.1), (600, None, 1.05), (600, 40, 1.1), (1_800, 600, 1.05)],
+)
+def test_intervals_of_few_cross_validated_rows_are_wider(n, groups, wider):
+    """With groups, of few groups: they are what folds have more or fewer of."""
     y = np.arange(n) % 2
     choices = np.column_stack((y ^ (np.arange(n) < n // 5), np.zeros_like(y)))
-    rows = LabelledRows(y, B, np.array([0.5, 0.5]))
+    codes = None if groups is None else np.arange(n) % groups
+    rows = LabelledRows(y, B, np.array([0.5, 0.5]), groups=codes)
     held = contest(choices, rows, fixed=[1])
     crossed = contest(choices, replace(rows, cross_validated=True), fixed=[1])
 
