@@ -13,9 +13,10 @@ from app.requests.reasons import Direction, ReasonsFields
 from app.requests.rows import Rows
 from app.stores import Stores
 from payoff.decisions.explanations import Contributions
-from payoff.errors import Invalid, pointer, reject, unknown, unknown_at
+from payoff.errors import Invalid, TooLarge, pointer, reject, unknown, unknown_at
 
 _LEAST = 1e-9  # contributions that are smaller are rounding
+_MOST = 10_000  # instances times reasons
 
 
 class Reason(BaseModel):
@@ -56,9 +57,12 @@ def reasons(
     speaks against the action.
 
     A contribution keeps its sign where it is to this class; where it is to the other one of two,
-    the sign changes. Invalid at /explain/exclude of an unknown feature. Time: four predictions for
-    each reason.
+    the sign changes. Invalid at /explain/exclude of an unknown feature; TooLarge for more than
+    `_MOST`. Time: four predictions for each reason.
     """
+    if len(rows.X) * terms.reasons > _MOST:
+        fix = f"send at most {_MOST // terms.reasons:,} instances, or ask for fewer reasons"
+        raise TooLarge(f"these are more than {_MOST:,} reasons: {fix}")
     names = model.schema.names
     reject(
         unknown_at(pointer("explain", "exclude", i), "feature", name, names)

@@ -107,6 +107,12 @@ def test_features_can_be_excluded_and_there_may_be_fewer(service, ward):
     assert second["reasons"] == []
 
 
+def test_a_request_has_at_most_ten_thousand_reasons(service, ward):
+    answer = explained(service, rows=ROWS[:1] * 501, asked={"reasons": 20})
+    assert answer.status_code == 413
+    assert "send at most 500 instances" in answer.json()["detail"]
+
+
 def test_what_does_not_fit_is_refused_at_its_place(service, ward):
     def flaw(**asked):
         return refused(explained(service, asked=asked))
