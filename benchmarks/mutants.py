@@ -40,7 +40,6 @@ PACKAGES = {
     "gate": (
         "app/api/gate.py",
         "app/api/exchange.py",
-        "app/api/sites.py",
         "app/api/memory.py",
     ),
 }

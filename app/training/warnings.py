@@ -315,7 +315,7 @@ def _separates_rows(column: np.ndarray, different: int) -> bool:
 
 
 def notes(estimator: Any, spec: TrainSpec) -> list[str]:
-    """Sentences about a fit."""
+    """Sentences about candidates that were not tried, and a matrix that chose nothing."""
     sentences = []
     untried = estimator.untried() if hasattr(estimator, "untried") else []
     if untried:
