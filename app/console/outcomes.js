@@ -63,7 +63,7 @@ function form(model, ref, signal) {
   const { name } = model;
   const one = select([[name, "all versions"], ...model.versions.map((/** @type {any} */ own) =>
     [`${name}:${own.version}`, `version ${own.version}`]),
-    ...Object.entries(model.aliases ?? {}).map(([alias, version]) => [`${name}@${alias}`, `${alias} (version ${version})`])], ref);
+    ...Object.entries(model.aliases ?? {}).map(([alias, version]) => [`${name}@${alias}`, `${alias} → ${version}`])], ref);
   const first = h("input", { type: "date" }), last = h("input", { type: "date" });
   const by = select([["", "no groups"], ...GROUPS], "");
   const result = h("div", null), said = h("p", { role: "status", class: "soft" });
