@@ -238,7 +238,7 @@ def doubt_of(split: SplitSpec) -> Doubt:
     reasons = {
         "group": f"rows with one value of {column!r} are in training and in the evaluation: for"
         " cases with new values the figures may be too good",
-        "time": f"{column!r} has moments, and the split is random: for later cases the figures may"
+        "time": f"{column!r} has dates, and the split is random: for later cases the figures may"
         " be too good",
     }
     request = json.dumps({"by": split.by, "column": column}, ensure_ascii=False)

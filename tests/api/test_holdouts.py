@@ -184,7 +184,7 @@ def test_a_random_split_of_rows_that_repeat_a_customer_is_doubted(service, store
     warnings = " ".join(job["warnings"])
     assert "with one value of 'customer'" in warnings
     assert '\'holdout\': {"by": "group", "column": "customer"}' in warnings
-    assert "'applied' has moments" in warnings
+    assert "'applied' has dates" in warnings
     assert warnings.count("the benefit of a case is then") == 2
     by_group = trained(service, order(stored, GROUP))
     assert not any("customer" in warning for warning in by_group["warnings"])
