@@ -130,7 +130,9 @@ export class BenefitMatrix extends HTMLElement {
 
   /** Name the inputs for screen readers; without drawing them anew, which would take the focus away. */
   #name() {
-    put(this.#caption, `${inUnit("Benefit of each action (column) for each true class (row)")}; costs are negative`);
+    const isUnnamed = this.#heads.map((one) => one.value).join("\n") === this.#classes.join("\n");
+    put(this.#caption, `${inUnit("Benefit of each action (column) for each true class (row)")}; costs are negative`,
+      isUnnamed ? ". The actions are called as the classes: enter what you do, and what it is worth" : null);
     this.#cells.forEach((row, k) => row.forEach((input, j) => input.setAttribute("aria-label",
       `Benefit of ${this.#heads[j].value} if the class is ${this.#classes[k]}`)));
     this.querySelectorAll("thead button").forEach((one, j) => one.setAttribute("aria-label", `Remove action ${this.#heads[j].value}`));

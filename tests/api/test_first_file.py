@@ -102,7 +102,7 @@ def test_text_that_is_written_in_another_way_is_refused_at_its_place(service):
         "/train", json=order | {"feature_costs": dict.fromkeys(row, 1)}
     ).json()["errors"]
     assert refused[0] == says(
-        "/feature_costs/customer_id", "not trained with", "identifiers"
+        "/feature_costs/customer_id", "not trained with", "is left out"
     )
     wrong = {"balance": "12.50 $", "since": "31/12/2026", "discount": "12"}
     for name, word in wrong.items():

@@ -102,7 +102,19 @@ def uses(asking: Asking, reference: str) -> dict[str, httpx.Response]:
     """What comes of every request that takes a data set from a client which is no admin; jobs are cancelled."""
     simulation = {"model": asking.own("forest"), "dataset": reference}
     comparison = {"dataset": reference, "learners": [LOGISTIC], "benefits": BENEFITS}
+    forest = f"/models/{asking.own('forest')}"
+    judged = {"dataset": reference, "benefits": BENEFITS, "actions": ["wait", "treat"]}
+    guarantee = {
+        "action": "wait",
+        "wrong": ["ill"],
+        "at_most": 0.5,
+        "otherwise": "treat",
+    }
     answers = {
+        "POST /models/{ref}/benefit": asking("POST", f"{forest}/benefit", json=judged),
+        "PUT /models/{ref}/guarantees/{guarantee}": asking(
+            "PUT", f"{forest}/guarantees/kept", json=judged | {"guarantee": guarantee}
+        ),
         "GET /datasets/{dataset_id}": asking("GET", f"/datasets/{reference}"),
         "POST /train": asking.train(reference),
         "POST /compare": asking("POST", "/compare", json=comparison),
